@@ -1,8 +1,10 @@
 //! Messages between a program on the software device and the device process.
 //!
-//! One Unix `SOCK_SEQPACKET` connection per thread of the program; every
-//! request is answered by exactly one reply, so a call is a `send` and a
-//! `recv`. A request is a [`Request`] followed by at most
+//! Unix `SOCK_SEQPACKET` connections, each used by one thread of the program at a
+//! time (by which one changes from call to call); every request is answered by
+//! exactly one reply, so a call is a `send` and a `recv`. A program has as many
+//! connections as it has calls under way at once; a forked child makes its own.
+//! The program is the peer of the connection (`SO_PEERCRED`). A request is a [`Request`] followed by at most
 //! [`MAX_PAYLOAD`] bytes; a reply is a [`Reply`], possibly followed by a
 //! payload, and may carry one file descriptor (`SCM_RIGHTS`).
 //!
@@ -20,6 +22,9 @@ pub const MAX_PAYLOAD: usize = 32768;
 
 /// Environment variable with the path of the device process's socket.
 pub const SOCKET_VARIABLE: &str = "IRDMA_SIM_SOCKET";
+
+/// Milliseconds after which a device process that does not answer counts as removed.
+pub const TIMEOUT_VARIABLE: &str = "IRDMA_SIM_TIMEOUT";
 
 /// `ioctl` request number of every uverbs call (`RDMA_VERBS_IOCTL`).
 pub const VERBS_IOCTL: u64 = 0xC018_1B01;
@@ -40,7 +45,10 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Operation {
-    /// First on a connection. Reply `value`: the [`Mode`].
+    /// First on a connection. `a` is the address of a `u32` in the program that
+    /// holds [`MAGIC`]: the device process reads it with `process_vm_readv` and
+    /// answers `EPERM` if it may not. Reply `value`: the [`Mode`]; payload: the
+    /// `st_dev` of all BAR files, a little-endian `u64`.
     Hello = 1,
     /// Open device node number `a`. Reply: the BAR file's descriptor; `value`: its token.
     Open = 2,
