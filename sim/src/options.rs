@@ -1,5 +1,7 @@
 //! What a device process is told at its start.
 
+use std::os::fd::OwnedFd;
+
 use irdma_engine::spec::Generation;
 use irdma_sim_protocol::Mode;
 
@@ -25,4 +27,15 @@ pub struct DeviceOptions {
     pub kernel: Kernel,
     /// Seed of everything chosen at random.
     pub seed: u64,
+}
+
+/// What the launcher hands to the device process besides its options:
+/// `device::run_device(options, ends)`.
+#[derive(Debug)]
+pub struct DeviceEnds {
+    /// Bound and listening `SOCK_SEQPACKET` socket.
+    pub listener: OwnedFd,
+    /// Reads as end of file when nobody waits for the device any more: from then
+    /// on it ends as soon as no program is connected. `None`: runs until killed.
+    pub lifeline: Option<OwnedFd>,
 }

@@ -1,0 +1,64 @@
+//! Who the software device is: names, addresses and PCI numbers.
+//!
+//! Shown in two places that must agree, the answers to commands and the
+//! sysfs tree that programs see.
+
+use irdma_engine::spec::{Generation, Gid};
+
+/// Name of the device.
+pub const DEVICE_NAME: &str = "irdma0";
+/// Name of its device node.
+pub const NODE_NAME: &str = "uverbs0";
+/// Interface that its GIDs belong to.
+pub const INTERFACE: &str = "lo";
+/// MAC address, locally administered.
+pub const MAC: [u8; 6] = [0x52, 0x54, 0x00, 0x01, 0x00, 0x01];
+/// Node GUID: the MAC address as modified EUI-64 (kernel: `addrconf_addr_eui48`).
+pub const NODE_GUID: u64 = 0x5054_00ff_fe01_0001;
+/// ABI version of the driver (kernel: `IRDMA_ABI_VER`).
+pub const ABI_VERSION: u32 = 5;
+/// PCI vendor, Intel.
+pub const VENDOR_ID: u32 = 0x8086;
+/// PCI address shown in sysfs.
+pub const PCI_ADDRESS: &str = "0000:af:00.0";
+/// The one P_Key of a RoCE port, default partition, full member.
+pub const P_KEY: u16 = 0xffff;
+
+/// Link-local GID, from the MAC address.
+const LINK_LOCAL: Gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x50, 0x54, 0, 0xff, 0xfe, 0x01, 0, 0x01];
+/// GID of the IPv4 address 192.0.2.1 (RFC 5737: documentation only).
+const IPV4: Gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
+/// GID of an iWARP port: the MAC address (kernel: `irdma_iw_query_gid`).
+const IWARP: Gid = [0x52, 0x54, 0x00, 0x01, 0x00, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// PCI device of a generation. GEN3 cards are matched by driver number alone,
+/// which programs learn over netlink only; without it a device from the
+/// provider's table has to stand in.
+pub fn part_id(generation: Generation) -> u32 {
+    match generation {
+        Generation::Gen1 => 0x37d2,
+        Generation::Gen2 => 0x1592,
+        Generation::Gen3 => 0x1593,
+    }
+}
+
+/// The `modalias` by which libibverbs finds the provider.
+pub fn modalias(generation: Generation) -> String {
+    format!("pci:v{VENDOR_ID:08X}d{:08X}sv{VENDOR_ID:08X}sd00000002bc02sc00i00", part_id(generation))
+}
+
+/// Filled entries of the GID table, from index 0.
+pub fn gids(generation: Generation) -> &'static [Gid] {
+    match generation {
+        Generation::Gen1 => &[IWARP],
+        Generation::Gen2 | Generation::Gen3 => &[LINK_LOCAL, IPV4],
+    }
+}
+
+/// Entries the GID table has room for (kernel: `irdma_query_port`).
+pub fn gid_table_length(generation: Generation) -> u32 {
+    match generation {
+        Generation::Gen1 => 1,
+        Generation::Gen2 | Generation::Gen3 => 32,
+    }
+}
