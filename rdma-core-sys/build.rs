@@ -1,0 +1,127 @@
+//! Generates the bindings: picks the layout by the release of libibverbs.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+
+include!("layouts.rs");
+
+/// Root of an unpacked distribution to build for, instead of this machine's.
+const ROOT_VARIABLE: &str = "IRDMA_RDMA_CORE_ROOT";
+
+/// Numbers of the layouts at which include/provider.h or an imported function changed.
+const CHANGES: &[u32] = &[57, 59, 62, 64, 65];
+
+/// The libibverbs to build against.
+struct Target {
+    /// `Version:` of its pkg-config file, such as 1.14.44.0.
+    version: String,
+    /// Directories with its headers, before the compiler's own.
+    include: Vec<PathBuf>,
+}
+
+fn main() {
+    println!("cargo::rerun-if-env-changed={ROOT_VARIABLE}");
+    for file in ["build.rs", "layouts.rs", "include/provider.h"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    let root = env::var_os(ROOT_VARIABLE).filter(|root| !root.is_empty());
+    let target = match root {
+        Some(root) => unpacked(Path::new(&root)),
+        None => installed(),
+    };
+    let target = target.unwrap_or_else(|reason| fail(&reason));
+    let layout = layout_of(&target.version).unwrap_or_else(|reason| fail(&reason));
+    announce(layout);
+    generate(&target, layout);
+}
+
+/// Ends the build with a line for the person in front of it.
+fn fail(reason: &str) -> ! {
+    println!("cargo::error={reason}");
+    exit(1)
+}
+
+/// The libibverbs of this machine, linked to as pkg-config says.
+fn installed() -> Result<Target, String> {
+    let library = pkg_config::Config::new()
+        .probe("libibverbs")
+        .map_err(|error| format!("libibverbs not found (Debian: libibverbs-dev, Fedora: rdma-core-devel): {error}"))?;
+    Ok(Target { version: library.version, include: library.include_paths })
+}
+
+/// The libibverbs of a distribution unpacked at `root`.
+fn unpacked(root: &Path) -> Result<Target, String> {
+    let triplet = triplet();
+    let candidates = [root.join("usr/lib").join(&triplet), root.join("usr/lib64")];
+    let libraries = candidates
+        .iter()
+        .find(|directory| directory.join("libibverbs.so").exists())
+        .ok_or_else(|| format!("{ROOT_VARIABLE}: no libibverbs.so under {}", root.display()))?;
+    let description = libraries.join("pkgconfig/libibverbs.pc");
+    println!("cargo::rerun-if-changed={}", description.display());
+    let text = fs::read_to_string(&description).map_err(|error| format!("{}: {error}", description.display()))?;
+    let version = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Version:"))
+        .ok_or_else(|| format!("{}: no version in it", description.display()))?;
+    println!("cargo::rustc-link-search=native={}", libraries.display());
+    println!("cargo::rustc-link-lib=dylib=ibverbs");
+    let include = root.join("usr/include");
+    Ok(Target { version: version.trim().to_owned(), include: vec![include.join(triplet), include] })
+}
+
+/// Debian's name for the target's architecture in paths.
+fn triplet() -> String {
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").expect("set by cargo");
+    format!("{architecture}-linux-gnu")
+}
+
+/// The layout of the release that a libibverbs version belongs to: 1.14.44.0 is rdma-core 44.
+fn layout_of(version: &str) -> Result<&'static Layout, String> {
+    let release = version.split('.').nth(2).and_then(|field| field.parse::<u32>().ok());
+    LAYOUTS
+        .iter()
+        .find(|layout| release.is_some_and(|release| (layout.first..=layout.last).contains(&release)))
+        .ok_or_else(|| {
+            let supported: Vec<_> = LAYOUTS.iter().map(|layout| format!("{} to {}", layout.first, layout.last)).collect();
+            format!("libibverbs {version} is of an rdma-core release that is not supported; supported are {}", supported.join(", "))
+        })
+}
+
+/// Tells the library and dependent crates which layout it is.
+fn announce(layout: &Layout) {
+    let values: Vec<_> = CHANGES.iter().map(|change| format!("\"{change}\"")).collect();
+    println!("cargo::rustc-check-cfg=cfg(layout_since, values({}))", values.join(","));
+    for change in CHANGES.iter().filter(|&&change| change <= layout.number) {
+        println!("cargo::rustc-cfg=layout_since=\"{change}\"");
+    }
+    println!("cargo::rustc-env=IRDMA_LAYOUT={}", layout.number);
+    // For whoever depends on this crate with a build script: DEP_IBVERBS_LAYOUT, DEP_IBVERBS_PABI.
+    println!("cargo::metadata=layout={}", layout.number);
+    println!("cargo::metadata=pabi={}", layout.pabi);
+}
+
+/// Writes the bindings to the build directory.
+fn generate(target: &Target, layout: &Layout) {
+    let pabi = layout.pabi;
+    let includes = target.include.iter().filter(|directory| directory.is_dir()).map(|directory| format!("-I{}", directory.display()));
+    let bindings = bindgen::Builder::default()
+        .header("include/provider.h")
+        .clang_args(includes)
+        .clang_arg(format!("-DIRDMA_LAYOUT={}", layout.number))
+        .clang_arg(format!("-DIRDMA_PABI={pabi}"))
+        .allowlist_item("_?_?ibv_.*|_?_?verbs_.*|IBV_.*|VERBS_.*")
+        .allowlist_item("ib_uverbs_.*|IB_UVERBS_.*|ex_hdr")
+        .raw_line(format!("pub use self::verbs_register_driver_{pabi} as verbs_register_driver;"))
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .prepend_enum_name(false)
+        .generate_comments(false)
+        .derive_default(true)
+        .use_core()
+        .generate()
+        .unwrap_or_else(|error| fail(&format!("bindgen: {error}")));
+    let output = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("bindings.rs");
+    bindings.write_to_file(&output).unwrap_or_else(|error| fail(&format!("{}: {error}", output.display())));
+}
