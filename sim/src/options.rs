@@ -4,17 +4,7 @@ use std::os::fd::OwnedFd;
 
 use irdma_engine::spec::Generation;
 use irdma_sim_protocol::Mode;
-
-/// Kernel release whose irdma and uverbs behaviour the device shows, where releases differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kernel {
-    /// 6.1, Debian 12.
-    V6_1,
-    /// 6.12, Debian 13.
-    V6_12,
-    /// 7.2.
-    V7_2,
-}
+pub use irdma_uverbs::KernelVersion as Kernel;
 
 /// A device and how it is driven.
 #[derive(Clone, Debug)]

@@ -1,73 +1,70 @@
-//! Names and numbers of the device, the same in the commands' answers and in the sysfs tree shown to programs.
+//! Who the software device is: names, addresses and PCI numbers.
+//!
+//! Shown in two places that must agree, the answers to commands and the
+//! sysfs tree that programs see.
 
 use irdma_engine::spec::{Generation, Gid};
 
-/// Name of the RDMA device.
+/// Name of the device.
 pub const DEVICE_NAME: &str = "irdma0";
-
-/// Name of the device node under `/dev/infiniband` and of its sysfs directory.
+/// Name of its device node.
 pub const NODE_NAME: &str = "uverbs0";
-
-/// Name of the network interface it claims to belong to.
-pub const INTERFACE_NAME: &str = "enp1s0f0";
-
-/// MAC address of that interface (locally administered).
-pub const MAC_ADDRESS: [u8; 6] = [0x52, 0x54, 0x00, 0x01, 0x00, 0x01];
-
-/// Node and system image GUID, in the byte order of the wire: the MAC
-/// address with `ff:fe` in its middle and the universal bit flipped.
-pub const NODE_GUID: [u8; 8] = [
-    MAC_ADDRESS[0] ^ 2,
-    MAC_ADDRESS[1],
-    MAC_ADDRESS[2],
-    0xff,
-    0xfe,
-    MAC_ADDRESS[3],
-    MAC_ADDRESS[4],
-    MAC_ADDRESS[5],
-];
-
-/// PCI vendor: Intel.
-pub const PCI_VENDOR: u16 = 0x8086;
-
-/// PCI revision, reported as the hardware version.
+/// Interface that its GIDs belong to.
+pub const INTERFACE: &str = "lo";
+/// MAC address, locally administered.
+pub const MAC: [u8; 6] = [0x52, 0x54, 0x00, 0x01, 0x00, 0x01];
+/// Node GUID: the MAC address as modified EUI-64 (kernel: `addrconf_addr_eui48`).
+pub const NODE_GUID: u64 = 0x5054_00ff_fe01_0001;
+/// ABI version of the driver (kernel: `IRDMA_ABI_VER`).
+pub const ABI_VERSION: u32 = 5;
+/// PCI vendor, Intel.
+pub const VENDOR_ID: u32 = 0x8086;
+/// PCI revision, reported as hardware version.
 pub const PCI_REVISION: u32 = 2;
-
 /// Firmware version, major and minor.
 pub const FIRMWARE: (u32, u32) = (1, 60);
+/// PCI address shown in sysfs.
+pub const PCI_ADDRESS: &str = "0000:af:00.0";
+/// The one P_Key of a RoCE port, default partition, full member.
+pub const P_KEY: u16 = 0xffff;
 
-/// Board id in sysfs.
-pub const BOARD_ID: &str = "INTEL-SOFTWARE-IRDMA";
+/// Link-local GID, from the MAC address.
+const LINK_LOCAL: Gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x50, 0x54, 0, 0xff, 0xfe, 0x01, 0, 0x01];
+/// GID of the IPv4 address 192.0.2.1 (RFC 5737: documentation only).
+const IPV4: Gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
+/// GID of an iWARP port: the MAC address (kernel: `irdma_query_gid`).
+pub const IWARP: Gid = [0x52, 0x54, 0x00, 0x01, 0x00, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// PCI device of a generation. GEN3 devices are matched by the kernel's driver
-/// number alone, which a program sees only over RDMA netlink; so the software
-/// GEN3 device shows an id that providers do know.
-pub const fn pci_device(generation: Generation) -> u16 {
+/// PCI device of a generation. GEN3 cards are matched by driver number alone,
+/// which programs learn over netlink only; without it a device from the
+/// provider's table has to stand in.
+pub fn part_id(generation: Generation) -> u32 {
     match generation {
-        Generation::Gen1 => 0x37cd,
-        Generation::Gen2 | Generation::Gen3 => 0x1592,
+        Generation::Gen1 => 0x37d2,
+        Generation::Gen2 => 0x1592,
+        Generation::Gen3 => 0x1593,
     }
 }
 
-/// The GUID as sysfs prints it: `5054:00ff:fe01:0001`.
-pub fn node_guid_text() -> String {
-    NODE_GUID
-        .chunks(2)
-        .map(|pair| format!("{:02x}{:02x}", pair[0], pair[1]))
-        .collect::<Vec<_>>()
-        .join(":")
+/// The `modalias` by which libibverbs finds the provider.
+pub fn modalias(generation: Generation) -> String {
+    format!("pci:v{VENDOR_ID:08X}d{:08X}sv{VENDOR_ID:08X}sd00000002bc02sc00i00", part_id(generation))
 }
 
-/// GIDs of the port: the link-local IPv6 address of the MAC address at index
-/// 0, `10.0.0.1` mapped into IPv6 at index 1, both for RoCEv2.
-pub fn default_gids() -> Vec<Gid> {
-    let mut link_local = [0; 16];
-    link_local[0] = 0xfe;
-    link_local[1] = 0x80;
-    link_local[8..].copy_from_slice(&NODE_GUID);
-    let mut mapped = [0; 16];
-    mapped[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 1]);
-    vec![link_local, mapped]
+/// Filled entries of the GID table, from index 0.
+pub fn gids(generation: Generation) -> &'static [Gid] {
+    match generation {
+        Generation::Gen1 => &[IWARP],
+        Generation::Gen2 | Generation::Gen3 => &[LINK_LOCAL, IPV4],
+    }
+}
+
+/// Entries the GID table has room for (kernel: `irdma_query_port`).
+pub fn gid_table_length(generation: Generation) -> u32 {
+    match generation {
+        Generation::Gen1 => 1,
+        Generation::Gen2 | Generation::Gen3 => 32,
+    }
 }
 
 #[cfg(test)]
@@ -75,14 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guid_is_the_mac_address_as_an_eui_64() {
-        assert_eq!(node_guid_text(), "5054:00ff:fe01:0001");
-    }
-
-    #[test]
-    fn first_gid_is_link_local() {
-        let gids = default_gids();
-        assert_eq!(gids[0][..2], [0xfe, 0x80]);
-        assert_eq!(gids[0][8..], NODE_GUID);
+    fn link_local_gid_and_guid_come_from_the_mac_address() {
+        assert_eq!(LINK_LOCAL[8..], NODE_GUID.to_be_bytes());
+        let guid = NODE_GUID.to_be_bytes();
+        assert_eq!([guid[0] ^ 2, guid[1], guid[2], guid[5], guid[6], guid[7]], MAC);
+        assert_eq!(IWARP[..6], MAC);
     }
 }

@@ -115,8 +115,6 @@ pub const MULTICAST_GROUP_COUNT: u32 = 8192;
 pub const QPS_PER_MULTICAST_GROUP: u32 = 8;
 /// Interrupt vectors for completions.
 pub const COMPLETION_VECTORS: u32 = 4;
-/// Entries of the GID table of a RoCE port.
-pub const GID_TABLE_LENGTH: u32 = 32;
 
 /// Quanta of the send queue that are never used (`IRDMA_SQ_RSVD`).
 const SQ_RESERVED: u64 = 258;
@@ -147,7 +145,7 @@ impl Default for Profile {
             generation: Generation::Gen2,
             transport: Transport::Roce,
             kernel: KernelVersion::V7_2,
-            gids: identity::default_gids(),
+            gids: identity::gids(Generation::Gen2).to_vec(),
             // SAFETY: sysconf has no preconditions.
             page_size: unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64,
             seed: 1,
@@ -168,8 +166,8 @@ impl Profile {
             Generation::Gen3 if self.kernel < KernelVersion::V7_2 => {
                 Err("GEN3 needs kernel 7.2: older ones do not know it".into())
             }
-            _ if self.gids.is_empty() || self.gids.len() > GID_TABLE_LENGTH as usize => {
-                Err(format!("a port has 1 to {GID_TABLE_LENGTH} GIDs, not {}", self.gids.len()))
+            _ if self.gids.is_empty() || self.gids.len() > self.gid_table_length() as usize => {
+                Err(format!("a port has 1 to {} GIDs, not {}", self.gid_table_length(), self.gids.len()))
             }
             _ => Ok(()),
         }
@@ -245,6 +243,14 @@ impl Profile {
                 message_bytes: 0x7fff_ffff,
                 page_sizes: KIB_4 | MIB_2 | GIB_1,
             },
+        }
+    }
+
+    /// Entries that the GID table has room for (kernel: `irdma_query_port`).
+    pub fn gid_table_length(&self) -> u32 {
+        match self.transport {
+            Transport::Roce => 32,
+            Transport::Iwarp => 1,
         }
     }
 
