@@ -14,6 +14,8 @@
 //! `dup`, `close`, `fork` or `munmap`. Tokens are never used twice in the life
 //! of a device process.
 
+use core::ffi::CStr;
+
 /// First word of every request; changes with the layout of the messages.
 pub const MAGIC: u32 = 0x6972_0001;
 
@@ -21,10 +23,14 @@ pub const MAGIC: u32 = 0x6972_0001;
 pub const MAX_PAYLOAD: usize = 32768;
 
 /// Environment variable with the path of the device process's socket.
-pub const SOCKET_VARIABLE: &str = "IRDMA_SIM_SOCKET";
+pub const SOCKET_VARIABLE: &CStr = c"IRDMA_SIM_SOCKET";
+
+/// Environment variable with the folder below which a program finds the device's
+/// files (`sys/`, `dev/`, `etc/`), where it has no namespace that shows them in place.
+pub const ROOT_VARIABLE: &CStr = c"IRDMA_SIM_ROOT";
 
 /// Milliseconds after which a device process that does not answer counts as removed.
-pub const TIMEOUT_VARIABLE: &str = "IRDMA_SIM_TIMEOUT";
+pub const TIMEOUT_VARIABLE: &CStr = c"IRDMA_SIM_TIMEOUT";
 
 /// `ioctl` request number of every uverbs call (`RDMA_VERBS_IOCTL`).
 pub const VERBS_IOCTL: u64 = 0xC018_1B01;
