@@ -1,0 +1,191 @@
+//! A program that uses the device: its memory and its descriptors.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use irdma_engine::MemoryFault;
+
+/// What the device needs of a program; the seam where tests put a made-up one.
+pub trait Program: std::fmt::Debug {
+    /// Fills `buffer` from `address`; nothing counts unless all of it could be read.
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), MemoryFault>;
+
+    /// Stores `bytes` at `address`, ascending.
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault>;
+
+    /// Whether all of a range can be read, and written if `writable`.
+    fn is_mapped(&self, address: u64, length: u64, writable: bool) -> bool;
+
+    /// What descriptor `number` is, as the kernel names it (`pipe:[1234]`).
+    fn descriptor_name(&self, number: i32) -> Option<String>;
+
+    /// Opens the file behind descriptor `number` anew, for reading and writing.
+    fn open_descriptor(&self, number: i32) -> io::Result<File>;
+}
+
+/// A process on this machine.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    /// Readable when the process has ended.
+    pidfd: OwnedFd,
+    /// Set once it has ended, so that a process that got the same number later is not touched.
+    ended: Cell<bool>,
+}
+
+impl Process {
+    /// The process with that number.
+    pub fn new(pid: i32) -> io::Result<Process> {
+        // SAFETY: a system call without pointers.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) };
+        Ok(Process { pid, pidfd, ended: Cell::new(false) })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Becomes readable when the process ends.
+    pub fn end_watch(&self) -> RawFd {
+        self.pidfd.as_raw_fd()
+    }
+
+    /// Says that it has ended: its memory is gone.
+    pub fn set_ended(&self) {
+        self.ended.set(true);
+    }
+
+    /// Whether this process may read the other's memory at `address`; the errno if not.
+    pub fn try_read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
+        // SAFETY: `local` covers `buffer`, which is ours to write; the kernel checks the remote range.
+        let done = unsafe { libc::process_vm_readv(self.pid, &local, 1, &remote, 1, 0) };
+        match usize::try_from(done) {
+            Ok(bytes) if bytes == buffer.len() => Ok(()),
+            Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Program for Process {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), MemoryFault> {
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        if self.ended.get() {
+            return Err(MemoryFault);
+        }
+        self.try_read(address, buffer).map_err(|_| MemoryFault)
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.ended.get() {
+            return Err(MemoryFault);
+        }
+        let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+        // SAFETY: `local` covers `bytes`, which the call only reads; the kernel checks the remote range.
+        let done = unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) };
+        if usize::try_from(done) == Ok(bytes.len()) { Ok(()) } else { Err(MemoryFault) }
+    }
+
+    fn is_mapped(&self, address: u64, length: u64, writable: bool) -> bool {
+        let Some(end) = address.checked_add(length) else { return false };
+        if self.ended.get() {
+            return false;
+        }
+        let Ok(maps) = File::open(format!("/proc/{}/maps", self.pid)) else { return false };
+        // The lines are in ascending order of their addresses.
+        let mut covered = address;
+        for line in BufReader::new(maps).lines() {
+            let Ok(line) = line else { return false };
+            let Some((from, to, allows_read, allows_write)) = parse_mapping(&line) else { continue };
+            if to <= covered {
+                continue;
+            }
+            if from > covered || !allows_read || (writable && !allows_write) {
+                return false;
+            }
+            covered = to;
+            if covered >= end {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn descriptor_name(&self, number: i32) -> Option<String> {
+        if self.ended.get() {
+            return None;
+        }
+        let target = std::fs::read_link(format!("/proc/{}/fd/{number}", self.pid)).ok()?;
+        target.into_os_string().into_string().ok()
+    }
+
+    fn open_descriptor(&self, number: i32) -> io::Result<File> {
+        File::options().read(true).write(true).open(format!("/proc/{}/fd/{number}", self.pid))
+    }
+}
+
+/// Start, end, readable, writable of a line of `/proc/PID/maps`.
+fn parse_mapping(line: &str) -> Option<(u64, u64, bool, bool)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (from, to) = range.split_once('-')?;
+    let rights = rest.as_bytes();
+    Some((
+        u64::from_str_radix(from, 16).ok()?,
+        u64::from_str_radix(to, 16).ok()?,
+        rights.first() == Some(&b'r'),
+        rights.get(1) == Some(&b'w'),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn this_process() -> Process {
+        Process::new(std::process::id() as i32).unwrap()
+    }
+
+    #[test]
+    fn reads_and_writes_memory_of_a_process() {
+        let process = this_process();
+        let mut target = [1u8, 2, 3];
+        let mut seen = [0; 3];
+        let address = target.as_mut_ptr() as u64;
+        process.read(address, &mut seen).unwrap();
+        assert_eq!(seen, [1, 2, 3]);
+        process.write(address, &[9, 8, 7]).unwrap();
+        assert_eq!(target, [9, 8, 7]);
+        assert_eq!(process.read(8, &mut seen), Err(MemoryFault));
+        process.set_ended();
+        assert_eq!(process.read(address, &mut seen), Err(MemoryFault));
+    }
+
+    #[test]
+    fn knows_what_is_mapped_and_how() {
+        let process = this_process();
+        let stack = [0u8; 16];
+        let address = stack.as_ptr() as u64;
+        assert!(process.is_mapped(address, 16, true));
+        let code = knows_what_is_mapped_and_how as *const () as u64;
+        assert!(process.is_mapped(code, 1, false));
+        assert!(!process.is_mapped(code, 1, true));
+        assert!(!process.is_mapped(8, 8, false));
+        assert!(!process.is_mapped(address, u64::MAX, false));
+    }
+}
