@@ -1,3 +1,85 @@
-//! See docs/architecture.md.
+//! The project's commands: `cargo xtask demo`, `build`, `test`, `sim`.
 
-fn main() {}
+mod demo;
+mod inspect;
+mod layout;
+mod packages;
+mod plugin;
+mod process;
+mod sim;
+mod suites;
+mod test;
+mod workspace;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use crate::sim::Simulator;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The commands of the irdma provider's source tree")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what is missing, build, and show the provider at work
+    Demo(demo::Options),
+    /// Build the plugin: target/provider/LAYOUT/libirdma-rdmavNN.so and irdma.driver
+    Build {
+        /// Build for the rdma-core of the distribution unpacked in this folder
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+    },
+    /// Install what is missing and run all tests
+    Test(test::Options),
+    /// Run a program on the software device
+    Sim {
+        #[command(flatten)]
+        options: sim::Options,
+        /// The program and its arguments
+        #[arg(last = true, required = true, value_name = "PROGRAM")]
+        program: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    match perform(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> Result<ExitCode> {
+    match task {
+        Task::Demo(options) => demo::run(options),
+        Task::Build { root } => build(root),
+        Task::Test(options) => test::run(options),
+        Task::Sim { options, program } => {
+            packages::install(packages::BUILD.iter().chain(packages::DEMO))?;
+            let mut command = options.command(&Simulator::build()?);
+            // The launcher takes xtask's place: its signals and exit code are the program's.
+            Err(command.arg("--").args(program).exec()).context("cannot start the software device")
+        }
+    }
+}
+
+fn build(root: Option<PathBuf>) -> Result<ExitCode> {
+    packages::install(packages::BUILD)?;
+    let plugin = plugin::build(root.as_deref())?;
+    inspect::symbols(&plugin.library, plugin.layout)?;
+    inspect::data_path(&plugin.unstripped)?;
+    println!("{}", plugin.library.display());
+    println!("Try it: RDMAV_DRIVERS={} ibv_devinfo", plugin.driver().display());
+    Ok(ExitCode::SUCCESS)
+}

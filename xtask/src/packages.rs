@@ -1,0 +1,53 @@
+//! What the machine lacks, installed through apt.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{read, run};
+
+/// What building the plugin and the software device takes.
+pub const BUILD: &[&str] = &["binutils", "gcc", "libc6-dev", "libclang-dev", "libibverbs-dev", "pkg-config"];
+
+/// What the demo shows beside that.
+pub const DEMO: &[&str] = &["ibverbs-providers", "ibverbs-utils", "perftest"];
+
+/// What the tests run beside both.
+pub const TEST: &[&str] = &["python3-pyverbs", "ucx-utils", "xz-utils"];
+
+/// Installs those of `packages` that are missing, saying which.
+pub fn install<'a>(packages: impl IntoIterator<Item = &'a &'static str>) -> Result<()> {
+    let missing = missing(packages)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if !rustix::process::geteuid().is_root() {
+        bail!("this needs packages that are not installed; as root:\n    apt-get install {list}");
+    }
+    println!("Installing: {list}");
+    let apt = || {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet=2");
+        command
+    };
+    run(apt().arg("update")).context("the package lists cannot be had: is there a network?")?;
+    run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing))
+        .with_context(|| format!("cannot install {list}"))
+}
+
+/// Those of `packages` that dpkg does not know as installed.
+fn missing<'a>(packages: impl IntoIterator<Item = &'a &'static str>) -> Result<Vec<&'static str>> {
+    let installed = read(Command::new("dpkg-query").args(["--show", "--showformat", SHOW]))
+        .context("only Debian and its descendants are supported: dpkg-query did not answer")?;
+    let is_installed = |name: &str| {
+        installed.lines().any(|line| {
+            // A virtual package counts when an installed one provides it: pkgconf is pkg-config today.
+            let mut names = line.strip_prefix("installed ").unwrap_or_default().split([',', ' ']);
+            names.any(|word| word == name)
+        })
+    };
+    Ok(packages.into_iter().copied().filter(|name| !is_installed(name)).collect())
+}
+
+const SHOW: &str = "${db:Status-Status} ${Package} ${Provides}\\n";

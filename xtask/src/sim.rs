@@ -1,0 +1,146 @@
+//! The software device: built, and put under a program.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::plugin;
+use crate::process::{Running, wait_until};
+use crate::workspace::{cargo, run, target};
+
+/// Which provider a program on the software device loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Provider {
+    /// This project's.
+    Ours,
+    /// The distribution's.
+    C,
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Provider::Ours => "ours",
+            Provider::C => "c",
+        })
+    }
+}
+
+/// What a person can say about the device; the launcher judges the values.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Whose provider the program loads
+    #[arg(long, default_value_t = Provider::Ours)]
+    provider: Provider,
+    /// Generation of the device
+    #[arg(long, value_name = "N")]
+    r#gen: Option<String>,
+    /// How doorbells reach the device: trap, poll or step
+    #[arg(long)]
+    mode: Option<String>,
+    /// Kernel release whose behaviour the device shows
+    #[arg(long, value_name = "RELEASE")]
+    kernel: Option<String>,
+    /// A device that `irdma-sim start` started, instead of one of the program's own
+    #[arg(long, value_name = "NAME")]
+    fabric: Option<String>,
+}
+
+impl Options {
+    /// The launcher's command, up to the program.
+    pub fn command(&self, simulator: &Simulator) -> Command {
+        let mut command = simulator.run(self.provider);
+        let options = [
+            ("--gen", &self.r#gen),
+            ("--mode", &self.mode),
+            ("--kernel", &self.kernel),
+            ("--fabric", &self.fabric),
+        ];
+        for (name, value) in options {
+            command.args(value.iter().flat_map(|value| [name, value]));
+        }
+        command
+    }
+}
+
+/// The launcher and the plugin it puts under programs.
+pub struct Simulator {
+    launcher: PathBuf,
+    plugin: PathBuf,
+}
+
+impl Simulator {
+    /// Builds both.
+    pub fn build() -> Result<Simulator> {
+        let plugin = plugin::build(None)?;
+        run(cargo("build").args([
+            "--quiet",
+            "--release",
+            "--package",
+            "irdma-sim",
+            "--package",
+            "irdma-sim-preload",
+        ]))?;
+        Ok(Simulator { launcher: target().join("release/irdma-sim"), plugin: plugin.library })
+    }
+
+    /// The launcher.
+    pub fn launcher(&self) -> Command {
+        Command::new(&self.launcher)
+    }
+
+    /// The launcher's command that runs one program on a device of its own, up to the program.
+    pub fn run(&self, provider: Provider) -> Command {
+        let mut command = self.launcher();
+        command.args(["run", "--provider"]).arg(provider.to_string()).arg("--plugin").arg(&self.plugin);
+        command
+    }
+
+    /// Whether a loaded plugin is that provider's.
+    pub fn is_from(&self, provider: Provider, loaded: &Path) -> bool {
+        (loaded == self.plugin) == (provider == Provider::Ours)
+    }
+
+    /// Starts a device that several programs meet on.
+    pub fn start(&self, name: &str, options: &[&str], log: &Path) -> Result<Device<'_>> {
+        let mut process = Running::start(self.launcher().arg("start").arg(name).args(options), log)?;
+        let ready = wait_until(Duration::from_secs(10), || {
+            !process.output().is_empty() || matches!(process.has_ended(), Ok(true) | Err(_))
+        });
+        if !ready || process.has_ended()? {
+            bail!("the software device did not start: {}", process.output().trim_end());
+        }
+        Ok(Device { simulator: self, name: name.to_owned(), process })
+    }
+}
+
+/// A running device process; it ends with this value.
+pub struct Device<'simulator> {
+    simulator: &'simulator Simulator,
+    name: String,
+    process: Running,
+}
+
+impl Device<'_> {
+    /// `program` on this device.
+    pub fn program(&self, provider: Provider, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.simulator.run(provider);
+        command.arg("--fabric").arg(&self.name).arg("--").arg(program);
+        command
+    }
+
+    /// What it was started by.
+    pub fn simulator(&self) -> &Simulator {
+        self.simulator
+    }
+
+    /// The device process.
+    pub fn process(&self) -> &Running {
+        &self.process
+    }
+}

@@ -1,0 +1,108 @@
+//! The code by itself: its form, its lints, its unit tests.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::session::{Counts, Session, Verdict};
+use crate::process::run;
+use crate::suites::{self, SUITES};
+use crate::workspace::cargo;
+
+/// A build from nothing takes its time.
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// rustfmt, clippy, unit tests, and the comparison with rdma-core's own headers.
+pub fn check(session: &mut Session) {
+    session.check("code", "rustfmt", |folder| pass(cargo("fmt").args(["--all", "--check"]), folder));
+    session.check("code", "clippy", |folder| {
+        let mut clippy = cargo("clippy");
+        clippy.args(["--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
+        pass(&mut clippy, folder)
+    });
+    session.check("code", "unit tests", |folder| {
+        // The bindings' test of the headers and the verbs programs have groups of their own.
+        let mut tests = cargo("test");
+        tests.args(["--quiet", "--workspace", "--no-fail-fast"]);
+        tests.args(["--exclude", "irdma-tests", "--exclude", "rdma-core-sys"]);
+        counted(&mut tests, folder)
+    });
+    for suite in SUITES {
+        session.check("headers", suite, |_| match suites::source(suite) {
+            Ok(_) => Ok(Verdict::Passed),
+            Err(reason) => Ok(Verdict::Skipped(format!("{reason:#}"))),
+        });
+    }
+    session.check("headers", "bindings", |folder| {
+        // Each structure and function as the releases' own headers have it.
+        let mut tests = cargo("test");
+        tests.args(["--quiet", "--package", "rdma-core-sys", "--", "--nocapture"]);
+        counted(tests.env("IRDMA_RDMA_CORE_SOURCES", suites::sources_folder()), folder)
+    });
+}
+
+/// A command that is to succeed.
+fn pass(command: &mut Command, folder: &Path) -> Result<Verdict> {
+    let finished = run(command, &folder.join("output"), BUILD_LIMIT)?;
+    if !finished.succeeded() {
+        bail!("{}", finished.explain());
+    }
+    Ok(Verdict::Passed)
+}
+
+/// A command whose output sums up tests as cargo test does.
+pub fn counted(command: &mut Command, folder: &Path) -> Result<Verdict> {
+    let finished = run(command, &folder.join("output"), BUILD_LIMIT)?;
+    let counts = count(&finished.output);
+    if !finished.succeeded() && counts.failed.is_empty() {
+        bail!("{}", finished.explain());
+    }
+    if counts.passed + counts.failed.len() + counts.skipped.len() == 0 {
+        bail!("{} ran no test", finished.command);
+    }
+    Ok(Verdict::Counted(counts))
+}
+
+/// Reads `test result: ok. 3 passed; 1 failed; ...`, `test NAME ... FAILED` and `skipped: REASON`.
+fn count(output: &str) -> Counts {
+    let mut counts = Counts::default();
+    let mut failed = 0;
+    for line in output.lines() {
+        if let Some(result) = line.strip_prefix("test result:") {
+            let number = |word: &str| {
+                let part = result.split(';').find(|part| part.trim_end().ends_with(word));
+                part.and_then(|part| part.split_whitespace().rev().nth(1)?.parse::<usize>().ok()).unwrap_or(0)
+            };
+            counts.passed += number("passed");
+            failed += number("failed");
+            counts.skipped.extend(vec!["marked as ignored".to_owned(); number("ignored")]);
+        } else if let Some(name) = line.strip_prefix("---- ") {
+            // Quiet output names the failed ones only in the headings of what they printed.
+            counts.failed.push(name.trim_end_matches(" ----").trim_end_matches(" stdout").to_owned());
+        } else if let Some(reason) = line.strip_prefix("skipped: ") {
+            counts.skipped.push(reason.to_owned());
+        }
+    }
+    counts.failed.truncate(failed);
+    counts.failed.resize_with(failed, || "a test whose name is not in the output".to_owned());
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_several_binaries_add_up() {
+        let output = "running 2 tests\n..\n\
+            test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+            skipped: no headers of 56.1\n---- a::b stdout ----\n\
+            test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+        let counts = count(output);
+        assert_eq!(counts.passed, 3);
+        assert_eq!(counts.failed, ["a::b"]);
+        assert_eq!(counts.skipped, ["marked as ignored", "no headers of 56.1"]);
+    }
+}

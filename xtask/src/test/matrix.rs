@@ -1,0 +1,177 @@
+//! The programs that must work on the device, as data: one row is one case.
+
+/// A program, how it is called, and what it must say.
+pub struct Case {
+    /// Program and arguments; a server gets the port, a client also the server's address.
+    pub command: Vec<String>,
+    /// How many processes of it there are.
+    pub processes: Processes,
+    /// What a good run shows.
+    pub expect: Expect,
+    /// The known fault of rdma-core 44's provider that makes it fail there.
+    pub c_fault: Option<&'static str>,
+}
+
+/// How many processes a case has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Processes {
+    /// One.
+    Alone,
+    /// That many pairs of server and client at once.
+    Pairs(usize),
+}
+
+/// What the output of a good run shows.
+#[derive(Clone, Copy)]
+pub enum Expect {
+    /// Each of these texts.
+    Texts(&'static [&'static str]),
+    /// Refusal: a failing exit code, and this text.
+    Refusal(&'static str),
+    /// A result line of perftest for that many message sizes.
+    Sizes(usize),
+}
+
+/// ibv_rc_pingpong and ibv_ud_pingpong; RoCE needs the GRH that a GID index brings.
+const PINGPONGS: &[(&str, &str, Expect)] = &[
+    ("ibv_rc_pingpong", "-g 0", PINGPONG),
+    ("ibv_rc_pingpong", "-g 0 -e", PINGPONG),
+    ("ibv_rc_pingpong", "-g 0 -c", PINGPONG),
+    ("ibv_rc_pingpong", "-g 0 -s 1", PINGPONG),
+    ("ibv_rc_pingpong", "-g 0 -s 1048576 -n 200", PINGPONG),
+    ("ibv_rc_pingpong", "-g 0 -n 10000", PINGPONG),
+    // Completion timestamps came with the third generation.
+    ("ibv_rc_pingpong", "-g 0 -t", Expect::Refusal("completion timestamp")),
+    ("ibv_ud_pingpong", "-g 0", PINGPONG),
+    ("ibv_ud_pingpong", "-g 0 -e", PINGPONG),
+    ("ibv_ud_pingpong", "-g 0 -c", PINGPONG),
+];
+const PINGPONG: Expect = Expect::Texts(&["iters in"]);
+
+/// Programs that need nobody on the other side.
+const ALONE: &[(&str, &str, Expect)] = &[
+    ("ibv_devices", "", Expect::Texts(&["irdma0"])),
+    ("ibv_devinfo", "-v", Expect::Texts(&["irdma0", "PORT_ACTIVE", "max_qp:"])),
+    ("ucx_info", "-d", Expect::Texts(&["Transport: rc_verbs", "Transport: ud_verbs"])),
+];
+
+/// One of perftest's programs over one transport.
+struct Perftest {
+    program: &'static str,
+    connection: &'static str,
+    /// A bandwidth test has -b, -q and -l; a latency test has not.
+    is_bandwidth: bool,
+    /// Whether it can sleep on completion events.
+    has_events: bool,
+    /// Whether it can send inline.
+    has_inline: bool,
+    /// How many sizes -a has: powers of two from 2 bytes to 8 MiB, or to the MTU over UD.
+    sizes: usize,
+}
+
+const PERFTESTS: &[Perftest] = &[
+    perftest("ib_send_bw", "RC"),
+    perftest("ib_send_bw", "UD"),
+    perftest("ib_send_lat", "RC"),
+    perftest("ib_send_lat", "UD"),
+    perftest("ib_write_bw", "RC"),
+    perftest("ib_write_lat", "RC"),
+    perftest("ib_read_bw", "RC"),
+    perftest("ib_read_lat", "RC"),
+];
+
+const fn perftest(program: &'static str, connection: &'static str) -> Perftest {
+    let name = program.as_bytes();
+    let is_ud = connection.as_bytes()[0] == b'U';
+    // ib_VERB_bw or ib_VERB_lat.
+    let is_bandwidth = name[name.len() - 1] == b'w';
+    let (is_write, is_read) = (name[3] == b'w', name[3] == b'r');
+    Perftest {
+        program,
+        connection,
+        is_bandwidth,
+        has_events: !is_write,
+        has_inline: !is_read,
+        sizes: if is_ud { 12 } else { 23 },
+    }
+}
+
+/// Every case, in the order of the run.
+pub fn cases(full: bool) -> Vec<Case> {
+    let row = |processes| {
+        move |&(program, arguments, expect): &(&str, &str, Expect)| Case {
+            command: words(&format!("{program} {arguments}")),
+            processes,
+            expect,
+            c_fault: None,
+        }
+    };
+    let mut cases: Vec<Case> = ALONE.iter().map(row(Processes::Alone)).collect();
+    cases.extend(PINGPONGS.iter().map(row(Processes::Pairs(1))));
+    for test in PERFTESTS {
+        cases.extend(test.cases(full));
+    }
+    cases
+}
+
+impl Perftest {
+    /// Default, all sizes, both directions, four queue pairs, posting lists, events, inline
+    /// sizes around its limits, and four processes at once.
+    fn cases(&self, full: bool) -> Vec<Case> {
+        let iterations = if full { 5000 } else { 100 };
+        let mut cases = Vec::new();
+        let mut add = |arguments: String, processes, sizes| {
+            let command = format!("{} -c {} -F {arguments}", self.program, self.connection);
+            cases.push(Case {
+                command: words(&command),
+                processes,
+                expect: Expect::Sizes(sizes),
+                c_fault: None,
+            });
+        };
+        let one = Processes::Pairs(1);
+        let many = format!("-n {iterations}");
+        // The default inline size of ib_send_lat is above what the device has.
+        let inline = if self.has_inline { " -I 64" } else { "" };
+        let default = format!("{many} -s 1024{inline}");
+        add(default.clone(), one, 1);
+        add(format!("-a -n {}{inline}", if full { 1000 } else { 20 }), one, self.sizes);
+        if self.is_bandwidth {
+            add(format!("{default} -b"), one, 1);
+            add(format!("{default} -q 4"), one, 1);
+            add(format!("-n {} -s 1024{inline} -l 16", iterations / 16 * 16), one, 1);
+        }
+        if self.has_events {
+            add(format!("{default} -e"), one, 1);
+        }
+        if self.has_inline {
+            for size in [0, 8, 9, 64, 101] {
+                // A message of the size that just fits.
+                add(format!("{many} -I {size} -s {}", size.max(2)), one, 1);
+            }
+        }
+        add(default, Processes::Pairs(2), 1);
+        cases
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_has_a_name_of_its_own() {
+        let mut names: Vec<String> = cases(false)
+            .iter()
+            .map(|case| format!("{} {}", case.command.join(" "), case.processes == Processes::Pairs(2)))
+            .collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

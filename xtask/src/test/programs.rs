@@ -1,0 +1,210 @@
+//! Runs the matrix of programs on both providers.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use super::matrix::{Case, Expect, Processes, cases};
+use super::session::{Session, Verdict};
+use crate::process::{self, Finished, Running};
+use crate::sim::{Device, Provider, Simulator};
+use crate::workspace::root;
+
+/// Longest time one program may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Longest time until a server listens.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Every case on both providers, the programs in Python, and what must be equal for both.
+pub fn check(session: &mut Session) {
+    for provider in [Provider::Ours, Provider::C] {
+        let group = format!("programs/{provider}");
+        for case in cases(session.full) {
+            session.check_on_device(&group, &case.name(), |simulator, folder| {
+                judge(&case, provider, run(&case, simulator, provider, folder))
+            });
+        }
+        for program in ["rc_traffic", "extended_cq", "events"] {
+            session.check_on_device(&group, program, |simulator, folder| {
+                let script = root().join("tests/programs").join(program).with_extension("py");
+                // The interpreter that Debian's pyverbs belongs to.
+                let mut command = simulator.run(provider);
+                command.arg("--").arg("/usr/bin/python3").arg(script);
+                succeed(&mut command, folder).map(|_| Verdict::Passed)
+            });
+        }
+        session.check_on_device(&group, "loads the provider", |simulator, folder| {
+            loads(simulator, provider, folder).map(|()| Verdict::Passed)
+        });
+    }
+    session.check_on_device("programs", "ibv_devinfo is equal for both", |simulator, folder| {
+        let outputs = [Provider::Ours, Provider::C].map(|provider| -> Result<String> {
+            let mut command = simulator.run(provider);
+            Ok(succeed(command.args(["--", "ibv_devinfo", "-v"]), &folder.join(provider.to_string()))?.output)
+        });
+        let [ours, c] = outputs;
+        let (ours, c) = (ours?, c?);
+        for (ours, c) in ours.lines().zip(c.lines()) {
+            ensure!(ours == c, "ours: {ours}\n    c:    {c}");
+        }
+        ensure!(ours == c, "one output is longer");
+        Ok(Verdict::Passed)
+    });
+}
+
+impl Case {
+    /// As typed, with how often.
+    fn name(&self) -> String {
+        let command = self.command.join(" ");
+        match self.processes {
+            Processes::Pairs(pairs) if pairs > 1 => format!("{command}, {} processes", 2 * pairs),
+            _ => command,
+        }
+    }
+}
+
+/// A known fault of the C provider must show, so that its mark goes when it goes.
+fn judge(case: &Case, provider: Provider, result: Result<()>) -> Result<Verdict> {
+    match (result, case.c_fault.filter(|_| provider == Provider::C)) {
+        (Ok(()), None) => Ok(Verdict::Passed),
+        (Err(_), Some(_)) => Ok(Verdict::Passed),
+        (Ok(()), Some(fault)) => Err(anyhow!("passes, though the C provider should fail: {fault}")),
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// Runs a case to its end and looks at what it shows.
+fn run(case: &Case, simulator: &Simulator, provider: Provider, folder: &Path) -> Result<()> {
+    match case.processes {
+        Processes::Alone => {
+            let mut command = simulator.run(provider);
+            let finished =
+                process::run(command.arg("--").args(&case.command), &folder.join("output"), LIMIT)?;
+            case.expect.met_by(&finished)
+        }
+        Processes::Pairs(pairs) => {
+            let device =
+                simulator.start(&format!("test-{}", std::process::id()), &[], &folder.join("device"))?;
+            let mut servers = Vec::new();
+            let mut clients = Vec::new();
+            for pair in 0..pairs {
+                let port = process::free_port()?;
+                let server =
+                    serve(&device, provider, &case.command, port, &folder.join(format!("server{pair}")))?;
+                servers.push(server);
+                let mut client = side(&device, provider, &case.command, port);
+                client.arg("127.0.0.1");
+                clients.push(Running::start(&mut client, &folder.join(format!("client{pair}")))?);
+            }
+            for process in clients.into_iter().chain(servers) {
+                case.expect.met_by(&process.wait(LIMIT)?)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// One side of a pair; the client's address is still to be added.
+pub fn side(device: &Device, provider: Provider, command: &[String], port: u16) -> Command {
+    let mut side = device.program(provider, &command[0]);
+    side.args(&command[1..]).arg("-p").arg(port.to_string());
+    side
+}
+
+/// Starts a server and waits until it listens, or has ended before.
+pub fn serve(
+    device: &Device,
+    provider: Provider,
+    command: &[String],
+    port: u16,
+    log: &Path,
+) -> Result<Running> {
+    let mut server = Running::start(&mut side(device, provider, command, port), log)?;
+    let mut ended = false;
+    let ready = process::wait_until(START_LIMIT, || {
+        ended = !matches!(server.has_ended(), Ok(false));
+        ended || process::listens(port)
+    });
+    ensure!(ready, "the server does not listen:\n    {}", server.output().trim_end());
+    if !ended {
+        let loaded =
+            process::loaded_provider(server.pid()).context("the server has loaded no irdma provider")?;
+        ensure!(device.simulator().is_from(provider, &loaded), "the server has loaded {}", loaded.display());
+    }
+    Ok(server)
+}
+
+/// A program that must end well.
+fn succeed(command: &mut Command, folder: &Path) -> Result<Finished> {
+    let finished = process::run(command, &folder.join("output"), LIMIT)?;
+    if !finished.succeeded() {
+        bail!("{}", finished.explain());
+    }
+    Ok(finished)
+}
+
+/// The dynamic loader tells which provider a short-lived program gets.
+fn loads(simulator: &Simulator, provider: Provider, folder: &Path) -> Result<()> {
+    let mut command = simulator.run(provider);
+    let finished = succeed(command.args(["--", "ibv_devinfo"]).env("LD_DEBUG", "files"), folder)?;
+    let loaded: Vec<&str> = finished
+        .output
+        .lines()
+        .filter_map(|line| line.split_once("calling init: "))
+        .map(|(_, path)| path)
+        .filter(|path| path.contains("/libirdma-rdmav"))
+        .collect();
+    let [path] = loaded[..] else { bail!("one irdma provider is expected, not {loaded:?}") };
+    ensure!(simulator.is_from(provider, Path::new(path)), "ibv_devinfo has loaded {path}");
+    Ok(())
+}
+
+impl Expect {
+    fn met_by(self, finished: &Finished) -> Result<()> {
+        let met = match self {
+            Expect::Texts(texts) => {
+                finished.succeeded() && texts.iter().all(|text| finished.output.contains(text))
+            }
+            Expect::Refusal(text) => {
+                finished.status.is_some_and(|status| status.code().is_some_and(|code| code != 0))
+                    && finished.output.contains(text)
+            }
+            Expect::Sizes(sizes) => {
+                let rows = rows(&finished.output);
+                ensure!(
+                    rows.len() == sizes,
+                    "{} sizes instead of {sizes}: {}",
+                    rows.len(),
+                    finished.explain()
+                );
+                finished.succeeded()
+            }
+        };
+        ensure!(met, "{}", finished.explain());
+        Ok(())
+    }
+}
+
+/// The result lines of a perftest program: size, iterations and figures.
+pub fn rows(output: &str) -> Vec<Vec<f64>> {
+    output
+        .lines()
+        .map(|line| line.split_whitespace().map_while(|word| word.parse().ok()).collect::<Vec<f64>>())
+        .filter(|numbers| numbers.len() >= 4)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_lines_are_told_from_headings() {
+        let output = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n \
+                      65536      5000             6457.2             6400.1               0.102\n---\n";
+        assert_eq!(rows(output), [[65536.0, 5000.0, 6457.2, 6400.1, 0.102]]);
+    }
+}

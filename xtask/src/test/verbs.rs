@@ -1,0 +1,48 @@
+//! The project's own verbs programs, on both providers.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::code::counted;
+use super::session::{Session, Verdict};
+use crate::sim::{Provider, Simulator};
+use crate::workspace::cargo;
+
+/// Tells the programs which provider they run on.
+const PROVIDER_VARIABLE: &str = "IRDMA_TEST_PROVIDER";
+
+/// Runs every test binary of the package under the software device.
+pub fn check(session: &mut Session) {
+    for provider in [Provider::Ours, Provider::C] {
+        session.check_on_device("verbs", &provider.to_string(), |simulator, folder| {
+            run(simulator, provider, folder)
+        });
+    }
+}
+
+fn run(simulator: &Simulator, provider: Provider, folder: &Path) -> Result<Verdict> {
+    let binaries = binaries()?;
+    let [binary] = &binaries[..] else { bail!("one test binary is expected, not {binaries:?}") };
+    let mut command = simulator.run(provider);
+    command.arg("--").arg(binary).env(PROVIDER_VARIABLE, provider.to_string());
+    counted(&mut command, folder)
+}
+
+/// The integration tests' binaries of the package, built.
+fn binaries() -> Result<Vec<PathBuf>> {
+    let mut build = cargo("test");
+    build.args(["--package", "irdma-tests", "--no-run", "--test", "*"]);
+    let output = build.output()?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("the verbs programs do not build:\n{log}");
+    }
+    // `Executable tests/verbs.rs (target/debug/deps/verbs-0123456789abcdef)`
+    Ok(log
+        .lines()
+        .filter(|line| line.trim_start().starts_with("Executable"))
+        .filter_map(|line| line.trim_end().strip_suffix(')')?.rsplit_once('('))
+        .map(|(_, path)| crate::workspace::root().join(path))
+        .collect())
+}
