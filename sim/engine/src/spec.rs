@@ -37,6 +37,8 @@ pub struct DeviceConfig {
     pub generation: Generation,
     /// Bytes of a CQE slot: 32 or 64.
     pub cqe_size: usize,
+    /// Largest datagram payload in bytes (the port's MTU).
+    pub port_mtu: u32,
     /// Seed of everything the device chooses at random (keys, initial QP numbers).
     pub seed: u64,
 }
@@ -80,6 +82,15 @@ pub struct MemoryRegion<B> {
     pub access: Access,
     /// Its memory; offset 0 is `address`.
     pub backing: B,
+}
+
+/// The two kinds of memory window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowKind {
+    /// Bound with `ibv_bind_mw`; belongs to its protection domain.
+    Type1,
+    /// Bound with a work request; belongs to the queue pair it was bound on.
+    Type2,
 }
 
 /// A completion queue's ring.
@@ -243,4 +254,20 @@ pub enum EngineError {
     Invalid,
     /// No room.
     Exhausted,
+    /// Memory handed to the device could not be reached.
+    Fault,
 }
+
+impl std::fmt::Display for EngineError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::NotFound => "no such object",
+            Self::Busy => "the object is still in use",
+            Self::Invalid => "a value is out of range",
+            Self::Exhausted => "no room",
+            Self::Fault => "memory could not be reached",
+        })
+    }
+}
+
+impl std::error::Error for EngineError {}

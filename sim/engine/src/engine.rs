@@ -1,0 +1,149 @@
+//! The device as a whole: its configuration, its functions, its objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cq::Cq;
+use crate::mr::Protected;
+use crate::platform::Platform;
+use crate::qp::Qp;
+use crate::random::Random;
+use crate::spec::{AddressHandle, DeviceConfig, EngineError, FunctionId, Generation, Gid, PdId, QpId};
+use crate::srq::Srq;
+use crate::table::Table;
+use crate::timer::Timers;
+
+/// Bytes moved at a time between two memories.
+const BUFFER_BYTES: usize = 128 * 1024;
+
+/// A NIC function: a port on the fabric.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) gids: Vec<Gid>,
+}
+
+/// The device. Everything happens within a call: there are no threads, and what must
+/// wait (a receiver not ready, a peer that does not answer) waits for
+/// [`Engine::advance`], when [`Engine::next_deadline`] says so.
+///
+/// A number that a call does not know is refused ([`EngineError::NotFound`]), or, where
+/// it comes out of a doorbell, ignored. Whatever is found in a ring or in any other memory of a
+/// program may stop that program's queues, and nothing else.
+#[derive(Debug)]
+pub struct Engine<P: Platform> {
+    pub(crate) platform: P,
+    pub(crate) config: DeviceConfig,
+    pub(crate) random: Random,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) pds: Table<()>,
+    pub(crate) protected: Table<Protected<P::Backing>>,
+    pub(crate) cqs: Table<Cq<P::Backing>>,
+    pub(crate) srqs: Table<Srq<P::Backing>>,
+    pub(crate) qps: Table<Qp<P::Backing>>,
+    pub(crate) address_handles: Table<AddressHandle>,
+    pub(crate) multicast: BTreeMap<Gid, BTreeSet<QpId>>,
+    pub(crate) timers: Timers,
+    pub(crate) buffer: Vec<u8>,
+}
+
+impl<P: Platform> Engine<P> {
+    /// A device without functions or objects.
+    pub fn new(config: DeviceConfig, platform: P) -> Self {
+        let mut random = Random::new(config.seed);
+        // What the formats hold: 18-bit QP numbers and 17-bit address handles (what user
+        // space can be trusted to carry) before GEN3, 24 bits after. Numbers 0 and 1 are
+        // the management queue pairs'.
+        let wide = config.generation >= Generation::Gen3;
+        let qps = if wide { 2..=0xff_fffe } else { 2..=0x3_ffff };
+        let handles = if wide { 1..=0xff_ffff } else { 1..=0x1_ffff };
+        let first_handle = if wide { 0x2_0000 } else { 1 };
+        Self {
+            functions: Vec::new(),
+            pds: Table::new(1..=0xffff, 1),
+            protected: Table::new(1..=0xff_ffff, (random.next() & 0xff_ffff) as u32),
+            cqs: Table::new(1..=0x7_ffff, 1),
+            srqs: Table::new(1..=0xffff, 1),
+            qps: Table::new(qps, 2 + (random.next() & 0xfff) as u32),
+            address_handles: Table::new(handles, first_handle),
+            multicast: BTreeMap::new(),
+            timers: Timers::default(),
+            buffer: vec![0; BUFFER_BYTES],
+            random,
+            platform,
+            config,
+        }
+    }
+
+    /// Who runs the device.
+    pub fn platform(&mut self) -> &mut P {
+        &mut self.platform
+    }
+
+    /// What the device is.
+    pub fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+
+    /// Adds a function that answers to `gids` on the fabric.
+    pub fn add_function(&mut self, gids: Vec<Gid>) -> FunctionId {
+        self.functions.push(Function { gids });
+        (self.functions.len() - 1) as FunctionId
+    }
+
+    /// Changes the GIDs that a function answers to; an unknown function is ignored.
+    pub fn set_gids(&mut self, function: FunctionId, gids: Vec<Gid>) {
+        if let Some(function) = self.functions.get_mut(function as usize) {
+            function.gids = gids;
+        }
+    }
+
+    /// The function that answers to `gid`.
+    pub(crate) fn function_of(&self, gid: &Gid) -> Option<FunctionId> {
+        self.functions.iter().position(|function| function.gids.contains(gid)).map(|index| index as FunctionId)
+    }
+
+    /// Creates a protection domain.
+    ///
+    /// # Errors
+    /// No number left.
+    pub fn create_pd(&mut self) -> Result<PdId, EngineError> {
+        self.pds.insert(())
+    }
+
+    /// Takes a protection domain away.
+    ///
+    /// # Errors
+    /// Unknown domain; anything still belongs to it.
+    pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), EngineError> {
+        if !self.pds.contains(pd) {
+            return Err(EngineError::NotFound);
+        }
+        let used = self.protected.values().any(|entry| match entry {
+            Protected::Region(region) => region.memory.pd == pd,
+            Protected::Window(window) => window.pd == pd,
+        }) || self.qps.values().any(|qp| qp.pd == pd)
+            || self.srqs.values().any(|srq| srq.pd == pd)
+            || self.address_handles.values().any(|handle| handle.pd == pd);
+        if used {
+            return Err(EngineError::Busy);
+        }
+        self.pds.remove(pd);
+        Ok(())
+    }
+
+    /// Looks at every send queue's valid bits and every completion queue's arm word, for
+    /// when doorbells are not delivered one by one. True if anything moved.
+    pub fn scan(&mut self) -> bool {
+        let mut moved = false;
+        let mut number = 0;
+        while let Some(cq) = self.cqs.next_from(number) {
+            self.arm_cq(cq);
+            number = cq + 1;
+        }
+        number = 0;
+        while let Some(qp) = self.qps.next_from(number) {
+            moved |= self.run_send_queue(qp, false);
+            number = qp + 1;
+        }
+        moved
+    }
+}
