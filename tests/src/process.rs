@@ -1,0 +1,43 @@
+//! What the process holds, and processes of its own.
+
+use std::collections::BTreeSet;
+
+/// Descriptors open in this process.
+pub fn open_descriptors() -> BTreeSet<String> {
+    let names = std::fs::read_dir("/proc/self/fd").expect("/proc is mounted");
+    names
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let target = std::fs::read_link(entry.path()).ok()?;
+            Some(format!("{} -> {}", entry.file_name().to_string_lossy(), target.display()))
+        })
+        .filter(|line| !line.contains("/proc/"))
+        .collect()
+}
+
+/// Mappings of device pages (the BAR file of the device node) in this process.
+pub fn device_mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
+    maps.lines().filter(|line| line.contains("irdma-bar")).count()
+}
+
+/// Runs `body` in a forked child and returns its exit status; a child that hangs is killed after ten seconds.
+///
+/// Meant for programs with one thread: the child has only the calling one.
+pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the program has no other thread whose locks the child could need.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork");
+    if child == 0 {
+        // SAFETY: plain system call; the child must not outlive the program.
+        unsafe { libc::alarm(10) };
+        let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(101);
+        // SAFETY: ends the child without running the parent's destructors.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: `child` is our child.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!(waited, child, "waitpid");
+    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) }
+}

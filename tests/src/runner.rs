@@ -1,0 +1,220 @@
+//! Runs the programs: each in a process of its own, with a time limit.
+//!
+//! `cargo xtask test` starts the test binary once per provider, under
+//! `irdma-sim run --provider ours|c -- BINARY`, with `IRDMA_TEST_PROVIDER` set to
+//! `ours` or `c`. Without that variable there is no device to run on: every
+//! program is then listed as ignored, with a line that says how to run it.
+//!
+//! A program that crashes or hangs fails alone. One that runs into a known fault
+//! of the C provider is marked so in its list ([`Test::fails_on_c`]): there it
+//! must fail, is counted as an expected failure, and an unexpected success is
+//! reported as a failure so that the mark goes away with the fault.
+
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Environment variable with the name of the provider under test.
+pub const PROVIDER_VARIABLE: &str = "IRDMA_TEST_PROVIDER";
+
+/// Longest time one program may take.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// First argument of the process that runs one program.
+const RUN_ONE: &str = "--run-one";
+
+/// Which provider the programs run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// This project's.
+    Ours,
+    /// rdma-core's, for comparison.
+    C,
+}
+
+/// The provider under test, if this process runs under `cargo xtask test`.
+pub fn provider() -> Option<Provider> {
+    match std::env::var(PROVIDER_VARIABLE).ok()?.as_str() {
+        "ours" => Some(Provider::Ours),
+        "c" => Some(Provider::C),
+        other => panic!("{PROVIDER_VARIABLE}={other}: neither \"ours\" nor \"c\""),
+    }
+}
+
+/// Whether the C provider is under test.
+pub fn on_c_provider() -> bool {
+    provider() == Some(Provider::C)
+}
+
+/// One program.
+#[derive(Clone, Copy)]
+pub struct Test {
+    name: &'static str,
+    run: fn(),
+    c_fault: Option<&'static str>,
+    alone: bool,
+}
+
+impl Test {
+    /// A program and its name, see [`crate::test`].
+    pub const fn new(name: &'static str, run: fn()) -> Test {
+        Test { name, run, c_fault: None, alone: false }
+    }
+
+    /// The C provider has a fault that makes this program fail.
+    pub const fn fails_on_c(self, fault: &'static str) -> Test {
+        Test { c_fault: Some(fault), ..self }
+    }
+
+    /// No other program may run at the same time (it counts what the device holds, or makes commands fail).
+    pub const fn alone(self) -> Test {
+        Test { alone: true, ..self }
+    }
+}
+
+/// An entry of a list of programs, named after its function.
+#[macro_export]
+macro_rules! test {
+    ($function:ident) => {
+        $crate::runner::Test::new(concat!(module_path!(), "::", stringify!($function)), $function)
+    };
+}
+
+/// The main function of a test binary.
+pub fn main(lists: &[&[Test]]) -> ExitCode {
+    let tests: Vec<Test> = lists.concat();
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(RUN_ONE) {
+        return run_one(&tests, &arguments.next().unwrap_or_default());
+    }
+    run_all(&tests)
+}
+
+/// Runs the program called `name` in this process.
+fn run_one(tests: &[Test], name: &str) -> ExitCode {
+    let Some(test) = tests.iter().find(|test| test.name == name) else {
+        eprintln!("no program is called {name}");
+        return ExitCode::from(2);
+    };
+    (test.run)();
+    ExitCode::SUCCESS
+}
+
+/// Runs those that the command line selects and sums up.
+fn run_all(tests: &[Test]) -> ExitCode {
+    let arguments = Arguments::from_args();
+    let provider = provider();
+    if provider.is_none() && !arguments.list {
+        eprintln!("The verbs programs need the software device: run them with `cargo xtask test`. Ignored here.");
+    }
+    let expected_failures = Arc::new(AtomicUsize::new(0));
+    let exclusion = Arc::new(RwLock::new(()));
+    let trials = tests
+        .iter()
+        .map(|&test| {
+            let counter = Arc::clone(&expected_failures);
+            let exclusion = Arc::clone(&exclusion);
+            let name = test.name.split_once("::").map_or(test.name, |(_, rest)| rest);
+            Trial::test(name, move || run_apart(test, provider, &counter, &exclusion))
+                .with_ignored_flag(provider.is_none())
+        })
+        .collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    let expected = expected_failures.load(Ordering::Relaxed);
+    if expected > 0 {
+        println!("{expected} of the passed are expected failures: known faults of the C provider\n");
+    }
+    conclusion.exit_code()
+}
+
+/// Runs a program in a child process and judges how it ended.
+fn run_apart(
+    test: Test,
+    provider: Option<Provider>,
+    expected_failures: &AtomicUsize,
+    exclusion: &RwLock<()>,
+) -> Result<(), Failed> {
+    let Some(provider) = provider else {
+        return Err(format!("no software device: {PROVIDER_VARIABLE} is not set; run `cargo xtask test`").into());
+    };
+    let poisoned = "a runner thread panicked";
+    let (_shared, _exclusive) = if test.alone {
+        (None, Some(exclusion.write().map_err(|_| poisoned)?))
+    } else {
+        (Some(exclusion.read().map_err(|_| poisoned)?), None)
+    };
+    let (outcome, output) = spawn_and_wait(test.name)?;
+    let fault = test.c_fault.filter(|_| provider == Provider::C);
+    match (outcome, fault) {
+        (None, None) => Ok(()),
+        (None, Some(fault)) => {
+            Err(format!("passes on the C provider, though it is marked as failing there: {fault}").into())
+        }
+        (Some(failure), None) => Err(format!("{failure}\n{output}").into()),
+        (Some(failure), Some(fault)) => {
+            expected_failures.fetch_add(1, Ordering::Relaxed);
+            println!("expected failure of the C provider: {}: {fault} ({failure})", test.name);
+            Ok(())
+        }
+    }
+}
+
+/// How a process ended (`None`: well) and what it printed.
+fn spawn_and_wait(name: &str) -> Result<(Option<String>, String), Failed> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args([RUN_ONE, name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let readers = [
+        child.stdout.take().map(collect),
+        child.stderr.take().map(collect),
+    ];
+    let status = wait_with_limit(&mut child)?;
+    let output = readers
+        .into_iter()
+        .flatten()
+        .map(|reader| reader.join().unwrap_or_default())
+        .collect();
+    let failure = match status {
+        None => Some(format!("no end after {} seconds", TIME_LIMIT.as_secs())),
+        Some(status) => match (status.code(), status.signal()) {
+            (Some(0), _) => None,
+            (Some(code), _) => Some(format!("exit code {code}")),
+            (None, signal) => Some(format!("killed by signal {}", signal.unwrap_or(0))),
+        },
+    };
+    Ok((failure, output))
+}
+
+/// Reads a pipe to its end in a thread, so that the child never blocks on it.
+fn collect(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What could be read up to an error is all there is to show.
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Waits for a child; kills it and returns `None` when it takes too long.
+fn wait_with_limit(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+    let end = Instant::now() + TIME_LIMIT;
+    let mut pause = Duration::from_millis(1);
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
