@@ -117,8 +117,8 @@ impl<F: FnMut(usize) -> u8> Reader<F> {
 struct Prefixes {
     operand_size: bool,
     address_size: bool,
-    repeat: bool,
-    repeat_not: bool,
+    /// F2 or F3, whichever came last.
+    repeat: Option<u8>,
     lock: bool,
     rex: Option<u8>,
 }
@@ -154,8 +154,8 @@ impl Prefixes {
     /// The one prefix that selects among SSE instructions, as in VEX's `pp`: 0 none, 1 66, 2 F3, 3 F2.
     fn selector(&self) -> u8 {
         match self {
-            Prefixes { repeat_not: true, .. } => 3,
-            Prefixes { repeat: true, .. } => 2,
+            Prefixes { repeat: Some(0xf2), .. } => 3,
+            Prefixes { repeat: Some(_), .. } => 2,
             Prefixes { operand_size: true, .. } => 1,
             _ => 0,
         }
@@ -171,8 +171,7 @@ pub fn decode(fetch: impl FnMut(usize) -> u8) -> Option<Instruction> {
         match reader.byte()? {
             0x66 => prefixes.operand_size = true,
             0x67 => prefixes.address_size = true,
-            0xf2 => prefixes.repeat_not = true,
-            0xf3 => prefixes.repeat = true,
+            repeat @ (0xf2 | 0xf3) => prefixes.repeat = Some(repeat),
             0xf0 => prefixes.lock = true,
             // Segment overrides matter to the address only, which the fault has told.
             0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 => {}

@@ -104,7 +104,7 @@ fn no_byte_behind_the_instruction_is_fetched() {
 fn addresses() -> Vec<AsmMemoryOperand> {
     let bases = [rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15];
     let indices = [rax, rcx, rbp, rdi, r8, r12, r13];
-    let mut all = vec![ptr(0x1000_u64), ptr(rip + 0x40_i32), ptr(eax + 8), ptr(rbp * 4 + 0x100)];
+    let mut all = vec![ptr(0x1000_u64), ptr(eax + 8), ptr(rbp * 4 + 0x100)];
     for base in bases {
         all.extend([ptr(base), ptr(base + 0x40), ptr(base + 0x1_0000)]);
         for index in indices {
@@ -130,8 +130,8 @@ fn check(build: impl FnOnce(&mut CodeAssembler) -> Result<(), iced_x86::IcedErro
 
 /// Our view must be the oracle's.
 fn compare(bytes: &[u8], oracle: &iced_x86::Instruction) {
-    let ours = decode_bytes(bytes).unwrap_or_else(|| panic!("{oracle} {bytes:02x?} is not decoded"));
-    assert_eq!(ours.length, oracle.len(), "{oracle} {bytes:02x?}");
+    let ours = decode_bytes(bytes).unwrap_or_else(|| panic!("{oracle:?} {bytes:02x?} is not decoded"));
+    assert_eq!(ours.length, oracle.len(), "{oracle:?} {bytes:02x?}");
     let mut factory = InstructionInfoFactory::new();
     let information = factory.info(oracle);
     let memory = information.used_memory()[0];
@@ -143,17 +143,17 @@ fn compare(bytes: &[u8], oracle: &iced_x86::Instruction) {
     };
     match ours.action {
         Action::Store { width: ours, source } => {
-            assert_eq!(memory.access(), OpAccess::Write, "{oracle}");
-            assert_eq!(ours, width, "{oracle}");
+            assert_eq!(memory.access(), OpAccess::Write, "{oracle:?}");
+            assert_eq!(ours, width, "{oracle:?}");
             match source {
                 Source::General(register) => {
-                    assert_eq!(general(register), full(oracle.op1_register()), "{oracle}");
+                    assert_eq!(general(register), full(oracle.op1_register()), "{oracle:?}");
                     let high = [Register::AH, Register::CH, Register::DH, Register::BH];
-                    assert_eq!(register.high_byte, high.contains(&oracle.op1_register()), "{oracle}");
+                    assert_eq!(register.high_byte, high.contains(&oracle.op1_register()), "{oracle:?}");
                 }
                 Source::Immediate(value) => {
                     let mask = if width < 8 { (1 << (8 * width)) - 1 } else { u64::MAX };
-                    assert_eq!(value & mask, oracle.immediate(1) & mask, "{oracle}");
+                    assert_eq!(value & mask, oracle.immediate(1) & mask, "{oracle:?}");
                 }
                 Source::Vector(number) | Source::VectorHigh(number) => {
                     assert_eq!(oracle.op1_register() as u32, Register::XMM0 as u32 + u32::from(number));
@@ -161,16 +161,16 @@ fn compare(bytes: &[u8], oracle: &iced_x86::Instruction) {
             }
         }
         Action::Load { target, fill } => {
-            assert_eq!(memory.access(), OpAccess::Read, "{oracle}");
-            assert_eq!(general(target), full(oracle.op0_register()), "{oracle}");
-            assert_eq!(fill, oracle.op0_register().size(), "{oracle}");
+            assert_eq!(memory.access(), OpAccess::Read, "{oracle:?}");
+            assert_eq!(general(target), full(oracle.op0_register()), "{oracle:?}");
+            assert_eq!(fill, oracle.op0_register().size(), "{oracle:?}");
         }
         Action::Exchange { register, width: ours } => {
-            assert_eq!(memory.access(), OpAccess::ReadWrite, "{oracle}");
-            assert_eq!(ours, width, "{oracle}");
+            assert_eq!(memory.access(), OpAccess::ReadWrite, "{oracle:?}");
+            assert_eq!(ours, width, "{oracle:?}");
             let other =
                 if oracle.op0_kind() == OpKind::Register { oracle.op0_register() } else { oracle.op1_register() };
-            assert_eq!(general(register), full(other), "{oracle}");
+            assert_eq!(general(register), full(other), "{oracle:?}");
         }
     }
 }
@@ -265,7 +265,7 @@ fn never_disagrees_on_arbitrary_bytes() {
                 continue;
             }
             accepted += 1;
-            assert_eq!(ours.length, oracle.len(), "{oracle} {bytes:02x?}");
+            assert_eq!(ours.length, oracle.len(), "{oracle:?} {bytes:02x?}");
             compare(&bytes, &oracle);
         }
     }
