@@ -227,6 +227,10 @@ mod tests {
 
 0000000000002000 <irdma::qp::refuse>:
     2000:\tcall   3000 <core::panicking::panic>
+    2005:\tlea    0x10(%rip),%rdi        # 4000 <anon.0>
+
+0000000000003000 <core::panicking::panic>:
+    3000:\tud2
 ";
 
     #[test]

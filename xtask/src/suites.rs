@@ -38,7 +38,7 @@ pub fn source(suite: &str) -> Result<PathBuf> {
         let [uri, name, _, digest] = archive[..4] else { bail!("apt listed the archive in an unknown form") };
         let file = partial.with_file_name(name);
         read(apt.helper().arg("download-file").arg(uri.trim_matches('\'')).arg(&file).arg(digest))
-            .map_err(|error| anyhow!("{name} cannot be had: {}", last_line(&error)))?;
+            .map_err(|error| anyhow!("{name} cannot be had: {}", reason(&error)))?;
         run(Command::new("tar").arg("-C").arg(partial).args(["--strip-components=1", "-xf"]).arg(&file))?;
         fs::remove_file(&file)?;
         Ok(())
@@ -54,7 +54,7 @@ pub fn development_root(suite: &str) -> Result<PathBuf> {
         let archives = partial.with_extension("archives");
         fs::create_dir_all(&archives)?;
         read(apt.get().current_dir(&archives).arg("download").args(DEVELOPMENT)).map_err(|error| {
-            anyhow!("{} of {suite} cannot be had: {}", DEVELOPMENT.join(", "), last_line(&error))
+            anyhow!("{} of {suite} cannot be had: {}", DEVELOPMENT.join(", "), reason(&error))
         })?;
         for archive in fs::read_dir(&archives)? {
             run(Command::new("dpkg-deb").arg("--extract").arg(archive?.path()).arg(partial))?;
@@ -78,9 +78,9 @@ fn fetched(tree: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-fn last_line(error: &anyhow::Error) -> String {
+fn reason(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
-    text.lines().rfind(|line| line.starts_with("E:")).unwrap_or(&text).to_owned()
+    text.lines().find(|line| line.starts_with("E:")).unwrap_or(&text).to_owned()
 }
 
 /// apt on directories of its own.
@@ -100,7 +100,7 @@ impl Apt {
         let entry = |kind: &str| format!("{kind} {}{} {suite} main\n", mirror.options(), mirror.uri);
         fs::write(apt.folder.join("etc/sources.list"), entry("deb") + &entry("deb-src"))?;
         read(apt.get().arg("update"))
-            .map_err(|error| anyhow!("the package lists of {suite} cannot be had: {}", last_line(&error)))?;
+            .map_err(|error| anyhow!("the package lists of {suite} cannot be had: {}", reason(&error)))?;
         Ok(apt)
     }
 

@@ -51,7 +51,8 @@ pub fn read(command: &mut Command) -> Result<String> {
 
 /// A command as a person would type it.
 pub fn shown(command: &Command) -> String {
-    let mut text = command.get_program().to_string_lossy().into_owned();
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let mut text = program.to_string_lossy().into_owned();
     for argument in command.get_args() {
         text.push(' ');
         text.push_str(&argument.to_string_lossy());

@@ -32,7 +32,7 @@ pub fn check(session: &mut Session) {
                 let script = root().join("tests/programs").join(program).with_extension("py");
                 // The interpreter that Debian's pyverbs belongs to.
                 let mut command = simulator.run(provider);
-                command.arg("--").arg("/usr/bin/python3").arg(script);
+                command.arg("--").args(["/usr/bin/python3", "-B"]).arg(script);
                 succeed(&mut command, folder).map(|_| Verdict::Passed)
             });
         }
