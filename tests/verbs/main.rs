@@ -6,8 +6,22 @@
 
 use std::process::ExitCode;
 
+mod creation;
+mod datagrams;
+mod errors;
+mod events;
+mod flush;
 mod operations;
+mod posting;
 
 fn main() -> ExitCode {
-    irdma_tests::runner::main(&[operations::TESTS])
+    irdma_tests::runner::main(&[
+        operations::TESTS,
+        datagrams::TESTS,
+        errors::TESTS,
+        flush::TESTS,
+        posting::TESTS,
+        creation::TESTS,
+        events::TESTS,
+    ])
 }
