@@ -62,7 +62,8 @@ impl Completion {
 
     /// Words q0..q7, valid bits not set.
     pub(crate) fn words(&self) -> [u64; 8] {
-        let mac = self.source_mac.map_or(0, |mac| mac.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)));
+        let mac =
+            self.source_mac.map_or(0, |mac| mac.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)));
         [
             Q0_LENGTH.put(self.length.into()) | Q0_TIMESTAMP.put(self.timestamp.into()),
             self.context,

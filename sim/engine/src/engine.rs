@@ -98,7 +98,10 @@ impl<P: Platform> Engine<P> {
 
     /// The function that answers to `gid`.
     pub(crate) fn function_of(&self, gid: &Gid) -> Option<FunctionId> {
-        self.functions.iter().position(|function| function.gids.contains(gid)).map(|index| index as FunctionId)
+        self.functions
+            .iter()
+            .position(|function| function.gids.contains(gid))
+            .map(|index| index as FunctionId)
     }
 
     /// Creates a protection domain.
@@ -141,7 +144,7 @@ impl<P: Platform> Engine<P> {
         }
         number = 0;
         while let Some(qp) = self.qps.next_from(number) {
-            moved |= self.run_send_queue(qp, false);
+            moved |= self.run_send_queue(qp);
             number = qp + 1;
         }
         moved

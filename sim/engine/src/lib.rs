@@ -7,22 +7,29 @@
 
 mod ah;
 mod arm;
+mod connected;
 mod cq;
 mod cqe;
+mod datagram;
 mod engine;
 pub mod event;
+mod flush;
 mod format;
 mod mr;
 mod mw;
+mod payload;
 pub mod platform;
 mod qp;
 mod random;
+mod receive;
 mod ring;
 mod send;
 pub mod spec;
 mod srq;
 mod table;
 mod timer;
+mod wire;
+mod wqe;
 
 pub use engine::Engine;
 pub use platform::{CopyFault, MemoryFault, Platform};

@@ -96,7 +96,9 @@ impl<P: Platform> Engine<P> {
     pub fn create_mr(&mut self, memory: MemoryRegion<P::Backing>) -> Result<Key, EngineError> {
         self.check_memory(&memory)?;
         let consumer_key = self.random.next() as u8;
-        self.insert_protected(consumer_key, |key| Protected::Region(Region { memory, key, valid: true, windows: 0 }))
+        self.insert_protected(consumer_key, |key| {
+            Protected::Region(Region { memory, key, valid: true, windows: 0 })
+        })
     }
 
     /// Gives a region other memory, rights or owner under the same key.

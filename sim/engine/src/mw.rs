@@ -97,8 +97,11 @@ impl<P: Platform> Engine<P> {
             return Err(code::BIND_ZERO_BASED_TYPE1);
         }
         // A type-1 window is unbound by a bind of length zero.
-        let binding =
-            if bind.kind == WindowKind::Type1 && bind.length == 0 { None } else { Some(self.check_bind(qp, pd, bind)?) };
+        let binding = if bind.kind == WindowKind::Type1 && bind.length == 0 {
+            None
+        } else {
+            Some(self.check_bind(qp, pd, bind)?)
+        };
         self.unbind(index);
         if let Some(Protected::Window(window)) = self.protected.get_mut(index) {
             window.key = bind.window;

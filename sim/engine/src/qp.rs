@@ -203,7 +203,7 @@ impl<P: Platform> Engine<P> {
             }
             QpState::Error => self.stop_waiting(qp),
             QpState::ReadyToSend => {
-                self.run_send_queue(qp, false);
+                self.run_send_queue(qp);
             }
             QpState::Init | QpState::ReadyToReceive | QpState::SendQueueDrained => {}
         }

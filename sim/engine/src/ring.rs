@@ -43,7 +43,15 @@ pub(crate) struct WorkRing<B> {
 impl<B: Clone> WorkRing<B> {
     /// A fresh ring of `quanta` quanta; the first lap's valid bits are 1.
     pub(crate) fn new(span: Span<B>, quanta: u32) -> Self {
-        Self { span, quanta, position: 0, polarity: true, fetched: Vec::new(), fetched_used: 0, window: SMALL_WINDOW }
+        Self {
+            span,
+            quanta,
+            position: 0,
+            polarity: true,
+            fetched: Vec::new(),
+            fetched_used: 0,
+            window: SMALL_WINDOW,
+        }
     }
 
     /// Starts over, as after a reset of the queue.
