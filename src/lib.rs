@@ -1,1 +1,34 @@
-//! See docs/architecture.md.
+//! The libibverbs provider of Intel's irdma RDMA NICs.
+//!
+//! Libibverbs loads this library, a constructor registers it, and libibverbs then
+//! opens the devices that [`matching`] names. Each file is one kind of verbs
+//! object; the hardware's formats and queues are in the crate `irdma-hw`.
+
+mod ah;
+mod boundary;
+mod capabilities;
+mod command;
+mod context;
+mod errno;
+mod lock;
+mod log;
+mod matching;
+mod memory;
+mod mr;
+mod multicast;
+mod mw;
+mod negotiation;
+mod objects;
+mod operations;
+mod pd;
+mod query;
+mod registration;
+mod table;
+
+// Until these have files of their own.
+mod cq {
+    pub struct CompletionQueue;
+}
+mod qp {
+    pub struct QueuePair;
+}

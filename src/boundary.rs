@@ -1,0 +1,85 @@
+//! Where libibverbs calls in: results become C's, and a panic stops here.
+//!
+//! For control verbs. Post and poll have no panic path, and do not come through here.
+
+use core::ffi::c_int;
+use core::ptr::{NonNull, null_mut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rdma_core_sys::bindings::ibv_context;
+
+use crate::errno::{Errno, Result};
+use crate::log::{self, Level};
+
+/// Runs a verb that returns 0 or a positive errno.
+///
+/// # Safety
+/// `context` is open.
+pub unsafe fn status(context: *mut ibv_context, verb: &str, body: impl FnOnce() -> Result<()>) -> c_int {
+    // SAFETY: as the caller promises.
+    match unsafe { logged(context, verb, body) } {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno.set();
+            errno.number()
+        }
+    }
+}
+
+/// Runs a verb that returns an object, or NULL with `errno` set.
+///
+/// # Safety
+/// `context` is open.
+pub unsafe fn object<T>(
+    context: *mut ibv_context,
+    verb: &str,
+    body: impl FnOnce() -> Result<NonNull<T>>,
+) -> *mut T {
+    // SAFETY: as the caller promises.
+    match unsafe { logged(context, verb, body) } {
+        Ok(object) => object.as_ptr(),
+        Err(errno) => {
+            errno.set();
+            null_mut()
+        }
+    }
+}
+
+/// Runs a verb that returns nothing; the log line is all that can be done about a failure.
+///
+/// # Safety
+/// `context` is open.
+pub unsafe fn nothing(context: *mut ibv_context, verb: &str, body: impl FnOnce()) {
+    // SAFETY: as the caller promises.
+    let _ = unsafe { logged(context, verb, || { body(); Ok(()) }) };
+}
+
+/// Runs `body`; a panic becomes a log line and [`Errno::INTERNAL`].
+///
+/// # Safety
+/// `context` is open.
+unsafe fn logged<T>(context: *mut ibv_context, verb: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught(body).unwrap_or_else(|| {
+        // SAFETY: as the caller promises.
+        unsafe { log::line(context, Level::Error, format_args!("{verb}: the provider failed; this is a fault of it")) };
+        Err(Errno::INTERNAL)
+    })
+}
+
+/// Runs `body`; `None` if it panics.
+///
+/// What a panic leaves half done belongs to owners, which release it while unwinding.
+pub fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(body)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_stops_here() {
+        assert_eq!(caught(|| 1), Some(1));
+        assert_eq!(caught(|| panic!("as a test")), None::<()>);
+    }
+}

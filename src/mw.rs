@@ -1,0 +1,100 @@
+//! Memory windows.
+//!
+//! Whether a kernel has them on GEN1 and GEN2 differs between releases; it answers
+//! itself when one is asked for.
+
+use core::ffi::c_int;
+use core::mem::offset_of;
+use core::ptr::{NonNull, null_mut};
+
+use rdma_core_sys::bindings::{
+    IBV_ACCESS_ZERO_BASED, IBV_MR_TYPE_MR, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW, ibv_cmd_dealloc_mw, ibv_mw,
+    ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp, ibv_send_wr, verbs_context_ops, verbs_mr,
+};
+use rdma_core_sys::inline::{ibv_inc_rkey, ibv_post_send};
+
+use crate::boundary;
+use crate::command;
+use crate::context::Context;
+use crate::errno::{Errno, Result};
+
+unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
+    // SAFETY: libibverbs calls with a domain of ours.
+    unsafe {
+        let context = (*pd).context;
+        boundary::object(context, "alloc_mw", || {
+            match kind {
+                IBV_MW_TYPE_1 => {}
+                IBV_MW_TYPE_2 if Context::of(context).capabilities().has_type_2_windows() => {}
+                IBV_MW_TYPE_2 => return Err(Errno::NOT_SUPPORTED),
+                _ => return Err(Errno::INVALID),
+            }
+            let mut window = Box::<ibv_mw>::default();
+            command::alloc_mw(pd, kind, &mut *window)?;
+            Context::of(context).objects().adopt(window)
+        })
+    }
+}
+
+unsafe extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
+    // SAFETY: libibverbs calls with what `alloc_mw` returned.
+    unsafe {
+        let context = (*window).context;
+        boundary::status(context, "dealloc_mw", || {
+            Errno::check(ibv_cmd_dealloc_mw(window))?;
+            Context::of(context).objects().take_back(NonNull::new_unchecked(window));
+            Ok(())
+        })
+    }
+}
+
+/// Binds a window of type 1: posts the work request and gives the window its next key.
+unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, window: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
+    // SAFETY: libibverbs calls with objects of ours and the program's request.
+    unsafe {
+        boundary::status((*qp).context, "bind_mw", || {
+            check_bind(&*window, &*bind)?;
+            let mut request = ibv_send_wr {
+                wr_id: (*bind).wr_id,
+                send_flags: (*bind).send_flags,
+                opcode: IBV_WR_BIND_MW,
+                ..ibv_send_wr::default()
+            };
+            let rkey = ibv_inc_rkey((*window).rkey);
+            request.__bindgen_anon_2.bind_mw.mw = window;
+            request.__bindgen_anon_2.bind_mw.rkey = rkey;
+            request.__bindgen_anon_2.bind_mw.bind_info = (*bind).bind_info;
+            let mut refused = null_mut();
+            Errno::check(ibv_post_send(qp, &mut request, &mut refused))?;
+            (*window).rkey = rkey;
+            Ok(())
+        })
+    }
+}
+
+/// Refuses what no device can bind.
+///
+/// # Safety
+/// The region of the request is alive.
+unsafe fn check_bind(window: &ibv_mw, bind: &ibv_mw_bind) -> Result<()> {
+    const { assert!(offset_of!(verbs_mr, ibv_mr) == 0) };
+    // SAFETY: every region of a program is a verbs_mr, which starts with its public part.
+    let region = unsafe { bind.bind_info.mr.cast::<verbs_mr>().as_ref() }.ok_or(Errno::INVALID)?;
+    if region.mr_type != IBV_MR_TYPE_MR {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    if region.access & IBV_ACCESS_ZERO_BASED as c_int != 0 {
+        return Err(Errno::INVALID);
+    }
+    if region.ibv_mr.pd != window.pd {
+        return Err(Errno::NOT_PERMITTED);
+    }
+    Ok(())
+}
+
+/// Fills the operations of this file.
+pub fn install(operations: &mut verbs_context_ops) {
+    operations.alloc_mw = Some(alloc_mw);
+    operations.dealloc_mw = Some(dealloc_mw);
+    operations.bind_mw = Some(bind_mw);
+}

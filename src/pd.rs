@@ -1,0 +1,40 @@
+//! Protection domains.
+
+use core::ffi::c_int;
+use core::ptr::NonNull;
+
+use rdma_core_sys::bindings::{ibv_cmd_dealloc_pd, ibv_context, ibv_pd, verbs_context_ops};
+
+use crate::boundary;
+use crate::command;
+use crate::context::Context;
+use crate::errno::Errno;
+
+unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    // SAFETY: libibverbs calls with an open context of ours.
+    unsafe {
+        boundary::object(context, "alloc_pd", || {
+            let mut pd = Box::<ibv_pd>::default();
+            command::alloc_pd(context, &mut *pd)?;
+            Context::of(context).objects().adopt(pd)
+        })
+    }
+}
+
+unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    // SAFETY: libibverbs calls with what `alloc_pd` returned.
+    unsafe {
+        let context = (*pd).context;
+        boundary::status(context, "dealloc_pd", || {
+            Errno::check(ibv_cmd_dealloc_pd(pd))?;
+            Context::of(context).objects().take_back(NonNull::new_unchecked(pd));
+            Ok(())
+        })
+    }
+}
+
+/// Fills the operations of this file.
+pub fn install(operations: &mut verbs_context_ops) {
+    operations.alloc_pd = Some(alloc_pd);
+    operations.dealloc_pd = Some(dealloc_pd);
+}
