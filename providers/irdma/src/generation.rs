@@ -1,0 +1,134 @@
+//! Where the hardware generations differ, as constants that code is compiled for.
+//!
+//! A queue's functions take the generation as a type parameter, so a program
+//! runs code in which every one of these questions is already answered.
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A hardware generation.
+pub trait Generation: sealed::Sealed + 'static {
+    /// Its number: 1, 2 or 3.
+    const NUMBER: u8;
+    /// Fragments, and quanta of inline data, carry a valid bit.
+    const FRAGMENTS_CARRY_VALID: bool;
+    /// The empty fragment that fills a quantum counts as a fragment.
+    const EMPTY_FRAGMENT_COUNTS: bool;
+    /// The device fetches send quanta in pairs, so the second of a pair must be
+    /// told apart from a WQE before it is one.
+    const FETCHES_PAIRS: bool;
+    /// Longest fragment, in bytes.
+    const MAX_FRAGMENT_BYTES: u32;
+    /// A window bind has its two keys exchanged.
+    const BIND_KEYS_EXCHANGED: bool;
+    /// Where inline data goes.
+    const INLINE: InlineLayout;
+    /// When a QP goes into error the device writes one CQE for every outstanding
+    /// work request, not one for each queue.
+    const FLUSHES_EACH: bool;
+}
+
+/// Where a WQE keeps inline data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InlineLayout {
+    /// First word in the first quantum.
+    pub first_word: usize,
+    /// Bytes in the first quantum.
+    pub first_bytes: usize,
+    /// Bytes in each further quantum; 31 leaves a byte for the valid bit.
+    pub more_bytes: usize,
+    /// Longest data, in bytes.
+    pub max_bytes: usize,
+    /// Can go together with an immediate.
+    pub with_immediate: bool,
+}
+
+impl InlineLayout {
+    /// Quanta of a WQE with `bytes` of inline data, at most `max_bytes`.
+    #[inline(always)]
+    pub const fn quanta(&self, bytes: usize) -> u32 {
+        // The divisor is a constant wherever this is inlined.
+        1 + (bytes.saturating_sub(self.first_bytes) as u32).div_ceil(self.more_bytes as u32)
+    }
+}
+
+/// X722: iWARP.
+#[derive(Clone, Copy, Debug)]
+pub struct Gen1;
+/// E810 and its family: RoCEv2 and iWARP.
+#[derive(Clone, Copy, Debug)]
+pub struct Gen2;
+/// IPU E2000 and later: RoCEv2, with shared receive queues and atomics.
+#[derive(Clone, Copy, Debug)]
+pub struct Gen3;
+
+impl sealed::Sealed for Gen1 {}
+impl Generation for Gen1 {
+    const NUMBER: u8 = 1;
+    const FRAGMENTS_CARRY_VALID: bool = false;
+    const EMPTY_FRAGMENT_COUNTS: bool = false;
+    const FETCHES_PAIRS: bool = true;
+    const MAX_FRAGMENT_BYTES: u32 = u32::MAX;
+    const BIND_KEYS_EXCHANGED: bool = true;
+    const INLINE: InlineLayout = InlineLayout {
+        first_word: 0,
+        first_bytes: 16,
+        more_bytes: 32,
+        max_bytes: 48,
+        with_immediate: false,
+    };
+    const FLUSHES_EACH: bool = false;
+}
+
+/// Inline data since GEN2: 8 bytes, then 31 in each quantum; a WQE has 8 quanta.
+const MARKED_INLINE: InlineLayout = InlineLayout {
+    first_word: 1,
+    first_bytes: 8,
+    more_bytes: 31,
+    max_bytes: 8 + 7 * 31,
+    with_immediate: true,
+};
+
+impl sealed::Sealed for Gen2 {}
+impl Generation for Gen2 {
+    const NUMBER: u8 = 2;
+    const FRAGMENTS_CARRY_VALID: bool = true;
+    const EMPTY_FRAGMENT_COUNTS: bool = true;
+    const FETCHES_PAIRS: bool = false;
+    const MAX_FRAGMENT_BYTES: u32 = 0x7FFF_FFFF;
+    const BIND_KEYS_EXCHANGED: bool = false;
+    const INLINE: InlineLayout = MARKED_INLINE;
+    const FLUSHES_EACH: bool = false;
+}
+
+impl sealed::Sealed for Gen3 {}
+impl Generation for Gen3 {
+    const NUMBER: u8 = 3;
+    const FRAGMENTS_CARRY_VALID: bool = true;
+    const EMPTY_FRAGMENT_COUNTS: bool = false;
+    const FETCHES_PAIRS: bool = false;
+    const MAX_FRAGMENT_BYTES: u32 = 0x7FFF_FFFF;
+    const BIND_KEYS_EXCHANGED: bool = false;
+    const INLINE: InlineLayout = MARKED_INLINE;
+    const FLUSHES_EACH: bool = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inline_quanta() {
+        let marked = Gen2::INLINE;
+        for (bytes, quanta) in [
+            (0, 1), (8, 1), (9, 2), (39, 2), (40, 3), (70, 3), (71, 4), (101, 4), (102, 5),
+            (132, 5), (133, 6), (163, 6), (164, 7), (194, 7), (195, 8), (216, 8), (225, 8),
+        ] {
+            assert_eq!(marked.quanta(bytes), quanta, "{bytes} bytes");
+        }
+        for bytes in 0..=48 {
+            assert_eq!(Gen1::INLINE.quanta(bytes), if bytes <= 16 { 1 } else { 2 });
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! One completion as a program sees it, and what the poller needs to know of QPs.
+
+use super::queue_pair::QueuePair;
+use super::shared::SharedReceiveQueue;
+use crate::format::{CompletionOpcode, Status};
+
+bitflags::bitflags! {
+    /// What else a completion says. The values are those of `enum ibv_wc_flags`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CompletionFlags: u32 {
+        /// The first 40 bytes of the receive are the header of the datagram.
+        const HEADER = 1 << 0;
+        /// [`Completion::data`] is an immediate.
+        const IMMEDIATE = 1 << 1;
+        /// [`Completion::data`] is the key that the peer invalidated.
+        const INVALIDATED = 1 << 3;
+    }
+}
+
+/// A completion: all that `struct ibv_wc` and the extended interface tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The program's id of the work request.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: Status,
+    /// What it was.
+    pub opcode: CompletionOpcode,
+    /// Major and minor error of the device; 0 on success.
+    pub vendor_error: u32,
+    /// Bytes moved.
+    pub length: u32,
+    /// An immediate, big-endian, or an invalidated key; see `flags`.
+    pub data: u32,
+    /// Number of the QP.
+    pub queue_pair: u32,
+    /// Number of the QP that sent the datagram; of a connection, the QP itself.
+    pub source_queue_pair: u32,
+    /// What else is said.
+    pub flags: CompletionFlags,
+    /// The device's time (GEN3).
+    pub timestamp: u32,
+}
+
+/// Which queue of a QP a completion is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Send queue.
+    Send,
+    /// Receive queue, its own or a shared one.
+    Receive,
+}
+
+/// A QP as the poller of its completion queue sees it.
+pub trait Member {
+    /// Its queues.
+    fn queues(&self) -> &QueuePair;
+
+    /// The shared receive queue that it takes receives from, if any.
+    fn shared(&self) -> Option<&SharedReceiveQueue>;
+
+    /// Does something while no batch is under way on one of the two queues.
+    ///
+    /// Called when the last completion of a QP in error is taken, so that a work
+    /// request posted meanwhile is either seen by the poller or known to its poster
+    /// to have come after.
+    fn excluding_poster<Result>(&self, side: Side, action: impl FnOnce() -> Result) -> Result;
+}
+
+/// Finds the QPs of a completion queue.
+pub trait Directory {
+    /// What is found.
+    type Member: Member;
+
+    /// The QP that was created with this completion context, if it still lives and
+    /// this side of it completes on this completion queue. `context` comes out of a
+    /// CQE and may be anything.
+    fn find(&self, context: u64, side: Side) -> Option<&Self::Member>;
+}

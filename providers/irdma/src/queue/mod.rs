@@ -1,0 +1,31 @@
+//! Send, receive, shared receive and completion queues.
+//!
+//! A queue is one side of a ring; the device is the other. Posting and polling
+//! may run at the same time on different threads. Two posts to one queue, or
+//! two polls of one completion queue, must not: the owner's locks see to that.
+//! Breaking this rule mixes up completions, but never reaches memory outside of
+//! the rings.
+//!
+//! Indices are free-running 32-bit positions: the low bits are the index in the
+//! ring, the bit above them tells the lap and with it the polarity of the valid
+//! bit.
+
+mod completion;
+mod completion_queue;
+mod inline_data;
+mod poll;
+mod queue_pair;
+mod receive;
+mod send;
+mod shared;
+mod slots;
+mod work;
+
+pub use completion::{Completion, CompletionFlags, Directory, Member, Side};
+pub use completion_queue::{CompletionQueue, CompletionQueueParts};
+pub use queue_pair::{QueuePair, Service};
+pub use receive::{ReceiveBatch, ReceiveQueue, ReceiveQueueParts};
+pub use send::{SendBatch, SendQueue, SendQueueParts};
+pub use shared::{SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueParts};
+pub use slots::OutOfMemory;
+pub use work::{Atomic, Bind, Refusal, SendRequest, Sge};

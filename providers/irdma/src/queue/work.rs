@@ -1,0 +1,172 @@
+//! What is asked of a queue, and why it may be refused.
+
+use core::marker::PhantomData;
+
+use crate::format::{Fragment, Opcode, VALID};
+use crate::generation::Generation;
+use crate::ring::QuantumRing;
+
+/// A piece of the program's memory. Laid out as `struct ibv_sge`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sge {
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+    /// The region's local key.
+    pub key: u32,
+}
+
+/// Why a work request was not taken. The queue is as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The request is beyond what the queue or the device can do.
+    Invalid,
+    /// The queue is full.
+    Full,
+}
+
+/// What a send WQE is to do, besides the data that it moves.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Operation.
+    pub opcode: Opcode,
+    /// A successful completion is reported.
+    pub signaled: bool,
+    /// Waits for earlier reads and atomics.
+    pub fence: bool,
+    /// Lower 32 bits of the header: remote key, key to invalidate, address handle.
+    pub remote_key: u32,
+    /// Word 2: remote address, or a
+    /// [`DatagramDestination`](crate::format::DatagramDestination).
+    pub remote: u64,
+}
+
+/// Operands of an atomic.
+#[derive(Clone, Copy, Debug)]
+pub struct Atomic {
+    /// Value to add, or to put in.
+    pub operand: u64,
+    /// Value to compare with; 0 for fetch-and-add.
+    pub compare: u64,
+}
+
+/// A window to bind.
+#[derive(Clone, Copy, Debug)]
+pub struct Bind {
+    /// The window's new key.
+    pub window_key: u32,
+    /// Key of the region below it.
+    pub region_key: u32,
+    /// First byte; `None` if addresses count from zero.
+    pub address: Option<u64>,
+    /// Bytes.
+    pub length: u64,
+    /// The peer may read.
+    pub remote_read: bool,
+    /// The peer may write.
+    pub remote_write: bool,
+    /// The peer may use atomics.
+    pub remote_atomic: bool,
+    /// A type-1 window.
+    pub type_1: bool,
+}
+
+/// Total bytes of a list, if each piece and all together can be expressed.
+#[inline(always)]
+pub(super) fn total_length<G: Generation>(list: &[Sge]) -> Option<u32> {
+    let mut total = 0u64;
+    let mut lengths = 0u32;
+    for sge in list {
+        total += u64::from(sge.length);
+        lengths |= sge.length;
+    }
+    // The longest fragment is a power of two less one, so all are short enough
+    // exactly if their disjunction is.
+    if lengths > G::MAX_FRAGMENT_BYTES {
+        return None;
+    }
+    u32::try_from(total).ok()
+}
+
+/// Writes fragments into the WQE at a position.
+pub(super) struct Fragments<'ring, G> {
+    ring: &'ring QuantumRing,
+    position: u32,
+    /// The valid bit in its place, where fragments carry one.
+    valid: u64,
+    generation: PhantomData<G>,
+}
+
+impl<'ring, G: Generation> Fragments<'ring, G> {
+    /// For the WQE at `position`, whose header will be valid with `valid`.
+    #[inline(always)]
+    pub(super) fn new(ring: &'ring QuantumRing, position: u32, valid: u64) -> Self {
+        debug_assert!(valid & !VALID == 0);
+        let valid = if G::FRAGMENTS_CARRY_VALID { valid } else { 0 };
+        Self { ring, position, valid, generation: PhantomData }
+    }
+
+    /// Writes the list from the first slot on. Returns the value of the count of
+    /// further fragments.
+    #[inline(always)]
+    pub(super) fn write(&self, list: &[Sge]) -> u8 {
+        let quantum = self.ring.at(self.position);
+        let Some((first, rest)) = list.split_first() else {
+            quantum[0].store(0);
+            quantum[1].store(self.valid);
+            return 0;
+        };
+        quantum[0].store(first.address);
+        quantum[1].store(self.descriptor(first));
+        self.write_further(rest)
+    }
+
+    /// Writes an immediate into the first slot and the list from the second on.
+    /// Returns the value of the count of further fragments.
+    #[inline(always)]
+    pub(super) fn write_after_immediate(&self, immediate: u32, list: &[Sge]) -> u8 {
+        let quantum = self.ring.at(self.position);
+        quantum[0].store(immediate.into());
+        quantum[1].store(0);
+        self.write_further(list)
+    }
+
+    /// Writes the list from the second slot on, two to a quantum.
+    #[inline(always)]
+    fn write_further(&self, list: &[Sge]) -> u8 {
+        let mut more = list.len() as u8;
+        let mut position = self.position;
+        for pair in list.chunks(2) {
+            position = position.wrapping_add(1);
+            let quantum = self.ring.at(position);
+            quantum[0].store(pair[0].address);
+            quantum[1].store(self.descriptor(&pair[0]));
+            if let Some(second) = pair.get(1) {
+                quantum[2].store(second.address);
+                quantum[3].store(self.descriptor(second));
+            } else if G::FRAGMENTS_CARRY_VALID {
+                // The last word of a quantum is where a header would be: it must
+                // carry the valid bit too.
+                quantum[2].store(0);
+                quantum[3].store(self.valid);
+                if G::EMPTY_FRAGMENT_COUNTS {
+                    more += 1;
+                }
+            }
+        }
+        more
+    }
+
+    #[inline(always)]
+    fn descriptor(&self, sge: &Sge) -> u64 {
+        if G::FRAGMENTS_CARRY_VALID {
+            Fragment::from_bits(self.valid).with_length(sge.length).with_key(sge.key).bits()
+        } else {
+            Fragment::default().with_gen1_length(sge.length).with_gen1_key(sge.key).bits()
+        }
+    }
+}

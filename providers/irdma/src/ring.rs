@@ -1,0 +1,261 @@
+//! Memory shared with the device: rings, shadow areas, doorbells.
+//!
+//! The only module that turns addresses into accesses. Its types are made by
+//! `unsafe` functions from memory that the caller promises to keep; afterwards
+//! no index, however wrong, leads outside of that memory.
+
+use core::ptr::NonNull;
+
+use crate::format::{Le64, QUANTUM_BYTES, QUANTUM_WORDS, SHADOW_BYTES, VALID};
+use crate::limits::CompletionQueueSize;
+
+/// 32 bytes, the unit of work queues.
+pub type Quantum = [Le64; QUANTUM_WORDS];
+
+/// The ring of a work queue: a power of two of quanta, addressed by free-running
+/// positions.
+#[derive(Debug)]
+pub struct QuantumRing {
+    base: NonNull<Quantum>,
+    /// Quanta of the ring less one.
+    mask: u32,
+}
+
+// SAFETY: the ring is plain memory that outlives it (`QuantumRing::new`), and all
+// access goes through atomics.
+unsafe impl Send for QuantumRing {}
+// SAFETY: as above.
+unsafe impl Sync for QuantumRing {}
+
+impl QuantumRing {
+    /// A ring of `quanta` quanta from `base`.
+    ///
+    /// # Panics
+    /// If `quanta` is not a power of two or `base` is not aligned to 8 bytes.
+    ///
+    /// # Safety
+    /// The memory is readable and writable, is used by nothing but rings and the
+    /// device, and stays so as long as the ring lives.
+    pub unsafe fn new(base: NonNull<u8>, quanta: u32) -> Self {
+        assert!(quanta.is_power_of_two(), "a ring is a power of two");
+        let base = base.cast::<Quantum>();
+        assert!(base.is_aligned(), "a ring is aligned");
+        Self { base, mask: quanta - 1 }
+    }
+
+    /// Quanta of the ring less one: `position & mask` is an index.
+    #[inline(always)]
+    pub fn mask(&self) -> u32 {
+        self.mask
+    }
+
+    /// Quanta of the ring.
+    #[inline(always)]
+    pub fn quanta(&self) -> u32 {
+        self.mask + 1
+    }
+
+    /// The quantum at a position.
+    #[inline(always)]
+    pub fn at(&self, position: u32) -> &Quantum {
+        // SAFETY: the masked index is inside the ring, whose memory is valid.
+        unsafe { self.base.add((position & self.mask) as usize).as_ref() }
+    }
+
+    /// The valid bit, in its place, of a WQE at a position: 1 on the first lap, 0
+    /// on the second, and so on.
+    #[inline(always)]
+    pub fn valid(&self, position: u32) -> u64 {
+        // The bit above the index counts laps.
+        u64::from(position & (self.mask + 1) == 0) << 63
+    }
+
+    /// Fills `quanta` quanta from a position on with a byte. The position is a
+    /// multiple of `quanta`, and `quanta` divides the ring.
+    #[inline]
+    pub fn fill(&self, position: u32, quanta: u32, byte: u8) {
+        let index = (position & self.mask) as usize;
+        let count = (quanta.min(self.mask + 1 - index as u32)) as usize;
+        // SAFETY: `index + count` is within the ring; concurrent readers are the
+        // device alone, as nothing outstanding lies in what is cleared ahead.
+        unsafe { self.base.add(index).cast::<u8>().write_bytes(byte, count * QUANTUM_BYTES) }
+    }
+}
+
+/// Four words of a completion queue: an entry, or the extension of one.
+pub type Entry = [Le64; 4];
+
+/// The ring of a completion queue and the place in it that is read next.
+///
+/// A slot has 32 bytes, and an extension is a slot of its own; or it has 64
+/// bytes, and an extension is its second half.
+#[derive(Debug)]
+pub struct CompletionRing {
+    base: NonNull<Entry>,
+    /// Slots of the ring.
+    slots: u32,
+    /// Below `slots`.
+    index: u32,
+    /// The valid bit, in its place, of an entry that has come on this lap.
+    valid: u64,
+    /// Log2 of the entries of a slot: 0 or 1.
+    shift: u32,
+}
+
+// SAFETY: the ring is plain memory that outlives it (`CompletionRing::new`), and all
+// access goes through atomics.
+unsafe impl Send for CompletionRing {}
+// SAFETY: as above.
+unsafe impl Sync for CompletionRing {}
+
+impl CompletionRing {
+    /// A ring from `base`, at its first lap.
+    ///
+    /// # Panics
+    /// If there are fewer than two slots, a slot is not of 32 or 64 bytes, or `base`
+    /// is not aligned to 8 bytes.
+    ///
+    /// # Safety
+    /// The memory, of `size.slots * size.slot_bytes` bytes, is readable and writable,
+    /// is used by nothing but the ring and the device, and stays so as long as the
+    /// ring lives.
+    pub unsafe fn new(base: NonNull<u8>, size: CompletionQueueSize) -> Self {
+        assert!(size.slots >= 2, "a ring has slots");
+        assert!(matches!(size.slot_bytes, 32 | 64), "a slot is of 32 or 64 bytes");
+        let base = base.cast::<Entry>();
+        assert!(base.is_aligned(), "a ring is aligned");
+        let shift = u32::from(size.slot_bytes == 64);
+        Self { base, slots: size.slots, index: 0, valid: VALID, shift }
+    }
+
+    /// Slots of the ring.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Index of the slot that is read next.
+    #[inline(always)]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The valid bit, in its place, of an entry that has come in the slot read next.
+    #[inline(always)]
+    pub fn valid(&self) -> u64 {
+        self.valid
+    }
+
+    /// Whether a slot holds the extension of its entry.
+    #[inline(always)]
+    pub fn is_wide(&self) -> bool {
+        self.shift != 0
+    }
+
+    /// The entry of the slot that is read next.
+    #[inline(always)]
+    pub fn entry(&self) -> &Entry {
+        // SAFETY: `index` is below `slots`.
+        unsafe { self.base.add((self.index as usize) << self.shift).as_ref() }
+    }
+
+    /// Where the extension of that entry is, and its valid bit once it has come.
+    #[inline(always)]
+    pub fn extension(&self) -> (&Entry, u64) {
+        let (entry, valid) = if self.is_wide() {
+            ((self.index as usize) << 1 | 1, self.valid)
+        } else if self.index + 1 == self.slots {
+            (0, self.valid ^ VALID)
+        } else {
+            (self.index as usize + 1, self.valid)
+        };
+        // SAFETY: the second half of a slot below `slots`, or a slot below `slots`.
+        (unsafe { self.base.add(entry).as_ref() }, valid)
+    }
+
+    /// Moves on, past an entry with or without an extension.
+    #[inline(always)]
+    pub fn advance(&mut self, extended: bool) {
+        self.step();
+        if extended && !self.is_wide() {
+            self.step();
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        self.index += 1;
+        if self.index == self.slots {
+            self.index = 0;
+            self.valid ^= VALID;
+        }
+    }
+}
+
+/// The 64 bytes beside a queue in which words go to the device without a doorbell.
+#[derive(Debug)]
+pub struct ShadowArea {
+    words: NonNull<[Le64; SHADOW_BYTES / 8]>,
+}
+
+// SAFETY: plain memory that outlives it (`ShadowArea::new`), accessed atomically.
+unsafe impl Send for ShadowArea {}
+// SAFETY: as above.
+unsafe impl Sync for ShadowArea {}
+
+impl ShadowArea {
+    /// The shadow area at `base`.
+    ///
+    /// # Panics
+    /// If `base` is not aligned to 8 bytes.
+    ///
+    /// # Safety
+    /// 64 bytes are readable and writable, are used by nothing but the queue and the
+    /// device, and stay so as long as the area lives.
+    pub unsafe fn new(base: NonNull<u8>) -> Self {
+        let words = base.cast::<[Le64; SHADOW_BYTES / 8]>();
+        assert!(words.is_aligned(), "a shadow area is aligned");
+        Self { words }
+    }
+
+    /// Its words; see [`format`](crate::format) for what they hold.
+    #[inline(always)]
+    pub fn words(&self) -> &[Le64; SHADOW_BYTES / 8] {
+        // SAFETY: `ShadowArea::new`.
+        unsafe { self.words.as_ref() }
+    }
+}
+
+/// A register that wakes the device up. Only ever written.
+#[derive(Clone, Copy, Debug)]
+pub struct Doorbell {
+    register: NonNull<u32>,
+}
+
+// SAFETY: a store to the register is a single access of the device's, from any thread.
+unsafe impl Send for Doorbell {}
+// SAFETY: as above.
+unsafe impl Sync for Doorbell {}
+
+impl Doorbell {
+    /// The doorbell at `register`.
+    ///
+    /// # Panics
+    /// If `register` is not aligned to 4 bytes.
+    ///
+    /// # Safety
+    /// The register is mapped for writing as long as the doorbell is used, and a
+    /// store to it has no effect on this program's memory.
+    pub unsafe fn new(register: NonNull<u8>) -> Self {
+        let register = register.cast::<u32>();
+        assert!(register.is_aligned(), "a doorbell is aligned");
+        Self { register }
+    }
+
+    /// Stores `value`, after what must come before it
+    /// ([`barrier::before_doorbell`](crate::barrier::before_doorbell)).
+    #[inline(always)]
+    pub fn ring(self, value: u32) {
+        // SAFETY: `Doorbell::new`.
+        unsafe { self.register.write_volatile(value.to_le()) }
+    }
+}
