@@ -108,7 +108,7 @@ impl Simulator {
 
     /// Starts a device that several programs meet on.
     pub fn start(&self, name: &str, options: &[&str], log: &Path) -> Result<Device<'_>> {
-        let mut process = Running::start(self.launcher().arg("start").arg(name).args(options), log)?;
+        let mut process = Running::start(self.launcher().args(["start", "--foreground"]).arg(name).args(options), log)?;
         let ready = wait_until(Duration::from_secs(10), || {
             !process.output().is_empty() || matches!(process.has_ended(), Ok(true) | Err(_))
         });
