@@ -45,9 +45,9 @@ fn fail(reason: &str) -> ! {
 
 /// The libibverbs of this machine, linked to as pkg-config says.
 fn installed() -> Result<Target, String> {
-    let library = pkg_config::Config::new()
-        .probe("libibverbs")
-        .map_err(|error| format!("libibverbs not found (Debian: libibverbs-dev, Fedora: rdma-core-devel): {error}"))?;
+    let library = pkg_config::Config::new().probe("libibverbs").map_err(|error| {
+        format!("libibverbs not found (Debian: libibverbs-dev, Fedora: rdma-core-devel): {error}")
+    })?;
     Ok(Target { version: library.version, include: library.include_paths })
 }
 
@@ -61,7 +61,8 @@ fn unpacked(root: &Path) -> Result<Target, String> {
         .ok_or_else(|| format!("{ROOT_VARIABLE}: no libibverbs.so under {}", root.display()))?;
     let description = libraries.join("pkgconfig/libibverbs.pc");
     println!("cargo::rerun-if-changed={}", description.display());
-    let text = fs::read_to_string(&description).map_err(|error| format!("{}: {error}", description.display()))?;
+    let text =
+        fs::read_to_string(&description).map_err(|error| format!("{}: {error}", description.display()))?;
     let version = text
         .lines()
         .find_map(|line| line.strip_prefix("Version:"))
@@ -85,8 +86,12 @@ fn layout_of(version: &str) -> Result<&'static Layout, String> {
         .iter()
         .find(|layout| release.is_some_and(|release| (layout.first..=layout.last).contains(&release)))
         .ok_or_else(|| {
-            let supported: Vec<_> = LAYOUTS.iter().map(|layout| format!("{} to {}", layout.first, layout.last)).collect();
-            format!("libibverbs {version} is of an rdma-core release that is not supported; supported are {}", supported.join(", "))
+            let supported: Vec<_> =
+                LAYOUTS.iter().map(|layout| format!("{} to {}", layout.first, layout.last)).collect();
+            format!(
+                "libibverbs {version} is of an rdma-core release that is not supported; supported are {}",
+                supported.join(", ")
+            )
         })
 }
 
@@ -106,7 +111,11 @@ fn announce(layout: &Layout) {
 /// Writes the bindings to the build directory.
 fn generate(target: &Target, layout: &Layout) {
     let pabi = layout.pabi;
-    let includes = target.include.iter().filter(|directory| directory.is_dir()).map(|directory| format!("-I{}", directory.display()));
+    let includes = target
+        .include
+        .iter()
+        .filter(|directory| directory.is_dir())
+        .map(|directory| format!("-I{}", directory.display()));
     let bindings = bindgen::Builder::default()
         .header("include/provider.h")
         .clang_args(includes)

@@ -3,9 +3,9 @@
 //!
 //! They return 0 or an errno, as the functions they call do.
 
+use core::ffi::c_int;
 #[cfg(any(layout_since = "57", layout_since = "59"))]
 use core::ptr::null_mut;
-use core::ffi::c_int;
 
 use crate::bindings::*;
 
