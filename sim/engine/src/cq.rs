@@ -130,16 +130,7 @@ impl<B> Cq<B> {
         words: &[u64; 8],
         slots: u32,
     ) -> Result<(), CqFailure> {
-        if self.failed {
-            return Err(CqFailure::Failed);
-        }
-        // One slot stays free, so that a full ring and an empty one have different indexes.
-        if self.used + slots >= self.ring.entries {
-            self.refresh(platform)?;
-            if self.used + slots >= self.ring.entries {
-                return Err(CqFailure::Overflow);
-            }
-        }
+        self.make_room(platform, slots)?;
         let second = if self.tail + 1 == self.ring.entries { 0 } else { self.tail + 1 };
         let second_polarity = self.polarity ^ (second == 0);
         let first_words = [words[0], words[1], words[2], words[3]];
@@ -186,6 +177,21 @@ impl<B> Cq<B> {
         self.produced += u64::from(slots);
         if Q3_SOLICITED.is_set(words[3]) || Q3_ERROR.is_set(words[3]) {
             self.solicited_at = self.produced;
+        }
+        Ok(())
+    }
+
+    /// Makes sure of `slots` free slots, looking for what the consumer has freed if need be.
+    fn make_room<P: Platform<Backing = B>>(&mut self, platform: &mut P, slots: u32) -> Result<(), CqFailure> {
+        if self.failed {
+            return Err(CqFailure::Failed);
+        }
+        // One slot stays free, so that a full ring and an empty one have different indexes.
+        if self.used + slots >= self.ring.entries {
+            self.refresh(platform)?;
+            if self.used + slots >= self.ring.entries {
+                return Err(CqFailure::Overflow);
+            }
         }
         Ok(())
     }
@@ -302,13 +308,8 @@ impl<P: Platform> Engine<P> {
         Ok(())
     }
 
-    /// Whether the queue would take a CQE of `slots` slots now.
+    /// Whether the queue would take one more CQE.
     pub(crate) fn cq_has_room(&mut self, cq: CqId) -> bool {
-        let Some(queue) = self.cqs.get_mut(cq) else { return false };
-        if queue.failed {
-            return false;
-        }
-        queue.used + 1 < queue.ring.entries
-            || (queue.refresh(&mut self.platform).is_ok() && queue.used + 1 < queue.ring.entries)
+        self.cqs.get_mut(cq).is_some_and(|queue| queue.make_room(&mut self.platform, 1).is_ok())
     }
 }
