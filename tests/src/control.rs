@@ -4,10 +4,10 @@
 //! text, as `irdma-sim ctl` does, and gives the answer in text.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_long};
 
-/// `irdma_sim_control(command, reply, size of reply)`: 0 or a negative errno.
-type Control = unsafe extern "C" fn(*const c_char, *mut c_char, usize) -> c_int;
+/// `irdma_sim_control(command, reply, size of reply)`: length of the reply, or a negative errno.
+type Control = unsafe extern "C" fn(*const c_char, *mut c_char, usize) -> c_long;
 
 /// Gives the device a command; its answer, or its refusal.
 pub fn try_control(command: &str) -> Result<String, String> {

@@ -24,7 +24,11 @@ unsafe impl Sync for Cq {}
 
 impl Cq {
     /// Creates one of at least `entries`, on `channel` if given.
-    pub fn try_new(context: &Arc<Context>, entries: i32, channel: Option<&Arc<Channel>>) -> Result<Arc<Cq>, Errno> {
+    pub fn try_new(
+        context: &Arc<Context>,
+        entries: i32,
+        channel: Option<&Arc<Channel>>,
+    ) -> Result<Arc<Cq>, Errno> {
         clear_errno();
         let channel_raw = channel.map_or(std::ptr::null_mut(), |channel| channel.raw());
         // SAFETY: context and channel are alive.
@@ -42,7 +46,8 @@ impl Cq {
 
     /// Creates one without a channel, which must succeed.
     pub fn new(context: &Arc<Context>, entries: i32) -> Arc<Cq> {
-        Cq::try_new(context, entries, None).unwrap_or_else(|errno| panic!("create_cq({entries}): errno {errno}"))
+        Cq::try_new(context, entries, None)
+            .unwrap_or_else(|errno| panic!("create_cq({entries}): errno {errno}"))
     }
 
     /// Creates one on a channel, which must succeed.

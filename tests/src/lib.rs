@@ -17,6 +17,7 @@ pub mod qp;
 pub mod runner;
 pub mod sys;
 pub mod wc;
+pub mod window;
 pub mod work;
 
 /// A positive error number of the C library.

@@ -118,7 +118,8 @@ pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
 }
 
 /// Every right a region of ours needs.
-pub const ALL_ACCESS: i32 = (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) as i32;
+pub const ALL_ACCESS: i32 =
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) as i32;
 
 /// A registered buffer.
 pub struct Mr {

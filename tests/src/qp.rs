@@ -116,7 +116,12 @@ unsafe impl Sync for Qp {}
 
 impl Qp {
     /// Creates one.
-    pub fn try_new(pd: &Arc<Pd>, send_cq: &Arc<Cq>, recv_cq: &Arc<Cq>, options: QpOptions) -> Result<Qp, Errno> {
+    pub fn try_new(
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        recv_cq: &Arc<Cq>,
+        options: QpOptions,
+    ) -> Result<Qp, Errno> {
         let mut attributes = options.attributes(send_cq.raw(), recv_cq.raw());
         clear_errno();
         // SAFETY: PD and CQs are alive, `attributes` is valid for the call.
@@ -135,7 +140,8 @@ impl Qp {
 
     /// Creates one, which must succeed.
     pub fn new(pd: &Arc<Pd>, send_cq: &Arc<Cq>, recv_cq: &Arc<Cq>, options: QpOptions) -> Qp {
-        Qp::try_new(pd, send_cq, recv_cq, options).unwrap_or_else(|errno| panic!("create_qp({options:?}): {errno}"))
+        Qp::try_new(pd, send_cq, recv_cq, options)
+            .unwrap_or_else(|errno| panic!("create_qp({options:?}): {errno}"))
     }
 
     /// Creates one with a CQ for each queue.
@@ -349,7 +355,8 @@ impl Ah {
 
     /// Creates one to `gid`, which must succeed.
     pub fn new(pd: &Arc<Pd>, gid: ibv_gid) -> Ah {
-        Ah::try_new(pd, work::ah_attributes(pd.context(), gid)).unwrap_or_else(|errno| panic!("create_ah: {errno}"))
+        Ah::try_new(pd, work::ah_attributes(pd.context(), gid))
+            .unwrap_or_else(|errno| panic!("create_ah: {errno}"))
     }
 
     /// The library's object.

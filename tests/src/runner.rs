@@ -22,6 +22,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Environment variable with the name of the provider under test.
 pub const PROVIDER_VARIABLE: &str = "IRDMA_TEST_PROVIDER";
 
+/// Exit code of a program that found that it has nothing to test here.
+const SKIPPED: u8 = 77;
+
 /// Longest time one program may take.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
@@ -77,6 +80,12 @@ impl Test {
     }
 }
 
+/// Ends the program, which has nothing to test on this device; the summary says so.
+pub fn skip(reason: &str) -> ! {
+    println!("{reason}");
+    std::process::exit(i32::from(SKIPPED))
+}
+
 /// An entry of a list of programs, named after its function.
 #[macro_export]
 macro_rules! test {
@@ -110,37 +119,52 @@ fn run_all(tests: &[Test]) -> ExitCode {
     let arguments = Arguments::from_args();
     let provider = provider();
     if provider.is_none() && !arguments.list {
-        eprintln!("The verbs programs need the software device: run them with `cargo xtask test`. Ignored here.");
+        eprintln!(
+            "The verbs programs need the software device: run them with `cargo xtask test`. Ignored here."
+        );
     }
-    let expected_failures = Arc::new(AtomicUsize::new(0));
+    let tally = Arc::new(Tally::default());
     let exclusion = Arc::new(RwLock::new(()));
     let trials = tests
         .iter()
         .map(|&test| {
-            let counter = Arc::clone(&expected_failures);
+            let tally = Arc::clone(&tally);
             let exclusion = Arc::clone(&exclusion);
             let name = test.name.split_once("::").map_or(test.name, |(_, rest)| rest);
-            Trial::test(name, move || run_apart(test, provider, &counter, &exclusion))
+            Trial::test(name, move || run_apart(test, provider, &tally, &exclusion))
                 .with_ignored_flag(provider.is_none())
         })
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    let expected = expected_failures.load(Ordering::Relaxed);
+    let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+    let (expected, skipped) = (count(&tally.expected_failures), count(&tally.skipped));
     if expected > 0 {
         println!("{expected} of the passed are expected failures: known faults of the C provider\n");
     }
+    if skipped > 0 {
+        println!("{skipped} of the passed were skipped, see above\n");
+    }
     conclusion.exit_code()
+}
+
+/// What a passed program may be beside passed.
+#[derive(Default)]
+struct Tally {
+    expected_failures: AtomicUsize,
+    skipped: AtomicUsize,
 }
 
 /// Runs a program in a child process and judges how it ended.
 fn run_apart(
     test: Test,
     provider: Option<Provider>,
-    expected_failures: &AtomicUsize,
+    tally: &Tally,
     exclusion: &RwLock<()>,
 ) -> Result<(), Failed> {
     let Some(provider) = provider else {
-        return Err(format!("no software device: {PROVIDER_VARIABLE} is not set; run `cargo xtask test`").into());
+        return Err(
+            format!("no software device: {PROVIDER_VARIABLE} is not set; run `cargo xtask test`").into()
+        );
     };
     let poisoned = "a runner thread panicked";
     let (_shared, _exclusive) = if test.alone {
@@ -151,46 +175,52 @@ fn run_apart(
     let (outcome, output) = spawn_and_wait(test.name)?;
     let fault = test.c_fault.filter(|_| provider == Provider::C);
     match (outcome, fault) {
-        (None, None) => Ok(()),
-        (None, Some(fault)) => {
+        (Outcome::Skipped, _) => {
+            tally.skipped.fetch_add(1, Ordering::Relaxed);
+            println!("skipped: {}: {}", test.name, output.trim_end());
+            Ok(())
+        }
+        (Outcome::Passed, None) => Ok(()),
+        (Outcome::Passed, Some(fault)) => {
             Err(format!("passes on the C provider, though it is marked as failing there: {fault}").into())
         }
-        (Some(failure), None) => Err(format!("{failure}\n{output}").into()),
-        (Some(failure), Some(fault)) => {
-            expected_failures.fetch_add(1, Ordering::Relaxed);
+        (Outcome::Failed(failure), None) => Err(format!("{failure}\n{output}").into()),
+        (Outcome::Failed(failure), Some(fault)) => {
+            tally.expected_failures.fetch_add(1, Ordering::Relaxed);
             println!("expected failure of the C provider: {}: {fault} ({failure})", test.name);
             Ok(())
         }
     }
 }
 
-/// How a process ended (`None`: well) and what it printed.
-fn spawn_and_wait(name: &str) -> Result<(Option<String>, String), Failed> {
+/// How a program ended.
+enum Outcome {
+    Passed,
+    Skipped,
+    Failed(String),
+}
+
+/// How a process ended and what it printed.
+fn spawn_and_wait(name: &str) -> Result<(Outcome, String), Failed> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([RUN_ONE, name])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let readers = [
-        child.stdout.take().map(collect),
-        child.stderr.take().map(collect),
-    ];
+    let readers = [child.stdout.take().map(collect), child.stderr.take().map(collect)];
     let status = wait_with_limit(&mut child)?;
-    let output = readers
-        .into_iter()
-        .flatten()
-        .map(|reader| reader.join().unwrap_or_default())
-        .collect();
-    let failure = match status {
-        None => Some(format!("no end after {} seconds", TIME_LIMIT.as_secs())),
+    let output = readers.into_iter().flatten().map(|reader| reader.join().unwrap_or_default()).collect();
+    let outcome = match status {
+        None => Outcome::Failed(format!("no end after {} seconds", TIME_LIMIT.as_secs())),
         Some(status) => match (status.code(), status.signal()) {
-            (Some(0), _) => None,
-            (Some(code), _) => Some(format!("exit code {code}")),
-            (None, signal) => Some(format!("killed by signal {}", signal.unwrap_or(0))),
+            (Some(0), _) => Outcome::Passed,
+            (Some(code), _) if code == i32::from(SKIPPED) => Outcome::Skipped,
+            (Some(code), _) => Outcome::Failed(format!("exit code {code}")),
+            (None, signal) => Outcome::Failed(format!("killed by signal {}", signal.unwrap_or(0))),
         },
     };
-    Ok((failure, output))
+    Ok((outcome, output))
 }
 
 /// Reads a pipe to its end in a thread, so that the child never blocks on it.

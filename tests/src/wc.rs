@@ -147,7 +147,11 @@ impl Wc {
 #[track_caller]
 pub fn assert_completions(actual: &[Wc], expected: &[Wc]) {
     for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
-        assert_eq!(actual.comparable(), expected.comparable(), "completion {index} (left: polled, right: expected)");
+        assert_eq!(
+            actual.comparable(),
+            expected.comparable(),
+            "completion {index} (left: polled, right: expected)"
+        );
     }
     assert_eq!(actual.len(), expected.len(), "number of completions: {actual:#?}");
 }

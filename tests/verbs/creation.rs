@@ -17,7 +17,13 @@ fn refusal(pd: &std::sync::Arc<Pd>, options: QpOptions) -> Option<i32> {
 
 fn queue_pairs_beyond_a_limit_are_invalid() {
     let pd = Pd::new(&Context::open());
-    let base = QpOptions { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, ..QpOptions::default() };
+    let base = QpOptions {
+        max_send_wr: 4,
+        max_recv_wr: 4,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        ..QpOptions::default()
+    };
     let beyond = [
         QpOptions { max_send_sge: 14, ..base },
         QpOptions { max_recv_sge: 14, ..base },
@@ -45,7 +51,9 @@ fn the_longest_queues_are_those_that_fit_the_ring() {
     let pd = Pd::new(&Context::open());
     let ring = 32_768_u32;
     // (scatter elements, inline bytes, log2 of the quanta per request); an immediate takes an element more.
-    for (max_send_sge, max_inline_data, shift) in [(0, 8, 0), (1, 0, 1), (2, 39, 1), (3, 0, 2), (6, 101, 2), (13, 0, 3)] {
+    for (max_send_sge, max_inline_data, shift) in
+        [(0, 8, 0), (1, 0, 1), (2, 39, 1), (3, 0, 2), (6, 101, 2), (13, 0, 3)]
+    {
         let most = (ring - 258) >> shift;
         let options = QpOptions { max_send_sge, max_inline_data, max_recv_wr: 1, ..QpOptions::default() };
         assert_eq!(refusal(&pd, QpOptions { max_send_wr: most, ..options }), None, "{most} of {options:?}");
@@ -93,7 +101,8 @@ fn created_queues_report_what_they_hold() {
 fn a_queue_pair_says_after_creation_what_it_is() {
     let pd = Pd::new(&Context::open());
     let cq = Cq::new(pd.context(), 16);
-    let (first, second) = (Qp::new(&pd, &cq, &cq, QpOptions::default()), Qp::new(&pd, &cq, &cq, QpOptions::datagram()));
+    let (first, second) =
+        (Qp::new(&pd, &cq, &cq, QpOptions::default()), Qp::new(&pd, &cq, &cq, QpOptions::datagram()));
     assert_ne!(first.number(), second.number());
     for (qp, qp_type) in [(&first, IBV_QPT_RC), (&second, IBV_QPT_UD)] {
         // SAFETY: the queue pair is alive.
@@ -152,9 +161,7 @@ fn a_completion_vector_that_does_not_exist_is_invalid() {
     assert!(vectors >= 1);
     irdma_tests::clear_errno();
     // SAFETY: the context is alive.
-    let cq = unsafe {
-        ibv_create_cq(context.raw(), 16, std::ptr::null_mut(), std::ptr::null_mut(), vectors)
-    };
+    let cq = unsafe { ibv_create_cq(context.raw(), 16, std::ptr::null_mut(), std::ptr::null_mut(), vectors) };
     assert!(cq.is_null());
     assert_eq!(irdma_tests::last_errno(), libc::EINVAL);
 }

@@ -67,7 +67,11 @@ fn many_datagrams_pass_the_end_of_the_completion_queue() {
         let immediate = round % 3 == 0;
         pair.left.qp.post(if immediate { send.immediate(round as u32) } else { send });
         pair.left.expect_sent(&[pair.left.sent(round, IBV_WC_SEND, 8)]);
-        pair.right.expect_received(&[if immediate { expected.with_immediate(round as u32) } else { expected }]);
+        pair.right.expect_received(&[if immediate {
+            expected.with_immediate(round as u32)
+        } else {
+            expected
+        }]);
     }
 }
 
@@ -108,7 +112,9 @@ fn a_reply_finds_its_way_by_completion_and_header() {
     assert_eq!(result, 0, "init_ah_from_wc");
     let back = Ah::try_new(pair.right.pd(), attributes).expect("an address handle of the sender");
     pair.left.qp.receive(ReceiveWork::new(20).sge(pair.left.mr.sge(1000, 200)));
-    pair.right.qp.post(SendWork::send(2).to(back.raw(), completion.src_qp, Q_KEY).sge(pair.right.mr.sge(0, 12)));
+    pair.right
+        .qp
+        .post(SendWork::send(2).to(back.raw(), completion.src_qp, Q_KEY).sge(pair.right.mr.sge(0, 12)));
     pair.right.expect_sent(&[pair.right.sent(2, IBV_WC_SEND, 12)]);
     let expected = Wc::datagram(pair.left.qp.number(), 20, 12, pair.right.qp.number());
     pair.left.expect_received(&[expected]);

@@ -70,7 +70,10 @@ fn an_unknown_lkey_is_a_local_protection_error() {
 
 fn local_memory_ends_where_it_was_registered() {
     check_local_protection_of(|pair| pair.left.mr.sge(REGION - 99, 100));
-    check_local_protection_of(|pair| ibv_sge { addr: pair.left.mr.address() - 1, ..pair.left.mr.sge(0, 100) });
+    check_local_protection_of(|pair| ibv_sge {
+        addr: pair.left.mr.address() - 1,
+        ..pair.left.mr.sge(0, 100)
+    });
     check_local_protection_of(|pair| ibv_sge { addr: u64::MAX - 10, ..pair.left.mr.sge(0, 100) });
 }
 
@@ -79,7 +82,8 @@ fn local_memory_of_another_domain_is_refused() {
         let pair = Pair::with(QpOptions::default(), impatient());
         let other = Pd::new(pair.left.context());
         let mr = Mr::fresh(&other, 4096);
-        let (work, opcode) = works_with(&pair, mr.sge(0, 100)).into_iter().nth(index).expect("three requests");
+        let (work, opcode) =
+            works_with(&pair, mr.sge(0, 100)).into_iter().nth(index).expect("three requests");
         check_local_protection(&pair, work, opcode, 100);
     }
 }
@@ -158,7 +162,9 @@ fn an_unknown_rkey_is_a_remote_access_error() {
 }
 
 fn remote_memory_ends_where_it_was_registered() {
-    check_remote_access_of(impatient(), |pair| (pair.right.mr.address() + REGION as u64 - 99, pair.right.mr.rkey()));
+    check_remote_access_of(impatient(), |pair| {
+        (pair.right.mr.address() + REGION as u64 - 99, pair.right.mr.rkey())
+    });
     check_remote_access_of(impatient(), |pair| (pair.right.mr.address() - 1, pair.right.mr.rkey()));
     check_remote_access_of(impatient(), |pair| (u64::MAX - 10, pair.right.mr.rkey()));
 }
@@ -170,12 +176,20 @@ fn a_queue_pair_without_rights_refuses() {
 
 fn a_region_without_rights_refuses() {
     let pair = Pair::with(QpOptions::default(), impatient());
-    let mr = Mr::new(pair.right.pd(), pair.right.mr.buffer(), (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ) as i32);
+    let mr = Mr::new(
+        pair.right.pd(),
+        pair.right.mr.buffer(),
+        (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ) as i32,
+    );
     let write = SendWork::write(1, mr.address(), mr.rkey()).sge(pair.left.mr.sge(0, 100));
     check_remote_access(&pair, write, IBV_WC_RDMA_WRITE, 100);
 
     let pair = Pair::with(QpOptions::default(), impatient());
-    let mr = Mr::new(pair.right.pd(), pair.right.mr.buffer(), (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) as i32);
+    let mr = Mr::new(
+        pair.right.pd(),
+        pair.right.mr.buffer(),
+        (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) as i32,
+    );
     let read = SendWork::read(1, mr.address(), mr.rkey()).sge(pair.left.mr.sge(0, 100));
     check_remote_access(&pair, read, IBV_WC_RDMA_READ, 100);
 }
@@ -219,7 +233,8 @@ fn no_receive_in_time_is_rnr_retry_exceeded() {
         pair.left.qp.receive(ReceiveWork::new(3));
         let write = SendWork::write(1, pair.right.mr.address(), pair.right.mr.rkey()).immediate(1);
         let send = SendWork::send(1).sge(pair.left.mr.sge(0, 100));
-        let (work, opcode, length) = if immediate { (write, IBV_WC_RDMA_WRITE, 0) } else { (send, IBV_WC_SEND, 100) };
+        let (work, opcode, length) =
+            if immediate { (write, IBV_WC_RDMA_WRITE, 0) } else { (send, IBV_WC_SEND, 100) };
         pair.left.qp.post_list(&mut [work, SendWork::send(2)]);
         expect_failed_sender(&pair.left, opcode, length, IBV_WC_RNR_RETRY_EXC_ERR, 11, IBV_EVENT_QP_FATAL);
         assert_eq!(pair.right.qp.state(), IBV_QPS_RTS, "the receiver is not at fault");
@@ -296,7 +311,9 @@ fn a_peer_connected_to_somebody_else_is_retry_exceeded() {
 fn a_receive_that_is_too_short_fails_on_both_sides() {
     let pair = Pair::with(QpOptions::default(), impatient());
     pair.left.qp.receive(ReceiveWork::new(3));
-    pair.right.qp.receive_list(&mut [ReceiveWork::new(10).sge(pair.right.mr.sge(0, 99)), ReceiveWork::new(11)]);
+    pair.right
+        .qp
+        .receive_list(&mut [ReceiveWork::new(10).sge(pair.right.mr.sge(0, 99)), ReceiveWork::new(11)]);
     pair.left.qp.post_list(&mut [SendWork::send(1).sge(pair.left.mr.sge(0, 100)), SendWork::send(2)]);
     pair.right.expect_received(&[
         pair.right.received(10, 0).failed(IBV_WC_LOC_LEN_ERR, 6),
@@ -335,7 +352,8 @@ fn more_reads_than_may_be_outstanding_are_queued() {
 
 fn an_unsignaled_request_that_fails_completes_all_the_same() {
     let pair = Pair::with(QpOptions::default(), impatient());
-    let bad = SendWork::write(2, pair.right.mr.address(), 0xdead_be00).sge(pair.left.mr.sge(0, 10)).unsignaled();
+    let bad =
+        SendWork::write(2, pair.right.mr.address(), 0xdead_be00).sge(pair.left.mr.sge(0, 10)).unsignaled();
     let good = SendWork::write(1, pair.right.mr.address(), pair.right.mr.rkey()).sge(pair.left.mr.sge(0, 10));
     pair.left.qp.post_list(&mut [good.unsignaled(), bad, SendWork::send(3).unsignaled()]);
     // The device reports one error per queue; nothing tells the provider that the first request was well, so it

@@ -79,7 +79,8 @@ fn flushes_are_polled_one_by_one_as_well() {
 fn a_flush_on_any_lap_reports_what_was_posted_then() {
     // The ring position at the failure differs with every round: padding, the end of the ring, everything.
     for round in 0..40_u64 {
-        let options = QpOptions { max_send_wr: 8, max_send_sge: 13, max_inline_data: 101, ..QpOptions::default() };
+        let options =
+            QpOptions { max_send_wr: 8, max_send_sge: 13, max_inline_data: 101, ..QpOptions::default() };
         let pair = Pair::with(options, patient());
         let (target, rkey) = (pair.right.mr.address(), pair.right.mr.rkey());
         let write = |wr_id: u64, count: usize| {
@@ -154,7 +155,10 @@ fn a_list_posted_in_the_error_state_is_flushed_whole() {
 
 /// Left fails by itself: the device moves it to the error state, no program called modify.
 fn failed_by_the_device() -> Pair {
-    let pair = Pair::with(QpOptions::default(), Connection { retry_count: 1, rnr_retry: 0, ..Connection::default() });
+    let pair = Pair::with(
+        QpOptions::default(),
+        Connection { retry_count: 1, rnr_retry: 0, ..Connection::default() },
+    );
     pair.left.qp.post(SendWork::write(0, pair.right.mr.address(), 0xdead_be00).sge(pair.left.mr.sge(0, 8)));
     let error = pair.left.sent(0, IBV_WC_RDMA_WRITE, 8).failed(IBV_WC_REM_ACCESS_ERR, 3);
     pair.left.expect_sent(&[error]);

@@ -6,13 +6,21 @@
 
 use std::process::ExitCode;
 
+mod concurrency;
 mod creation;
 mod datagrams;
+mod device;
 mod errors;
 mod events;
+mod extended;
 mod flush;
+mod lifetime;
 mod operations;
 mod posting;
+mod regions;
+mod resizing;
+mod states;
+mod windows;
 
 fn main() -> ExitCode {
     irdma_tests::runner::main(&[
@@ -23,5 +31,13 @@ fn main() -> ExitCode {
         posting::TESTS,
         creation::TESTS,
         events::TESTS,
+        regions::TESTS,
+        windows::TESTS,
+        resizing::TESTS,
+        extended::TESTS,
+        states::TESTS,
+        device::TESTS,
+        lifetime::TESTS,
+        concurrency::TESTS,
     ])
 }

@@ -46,7 +46,9 @@ fn write_reaches_memory_and_completes_on_one_side_only() {
         pair.right.mr.buffer().fill(0);
         let offset = REGION - length;
         let target = pair.right.mr.address() + offset as u64;
-        pair.left.qp.post(SendWork::write(wr_id, target, pair.right.mr.rkey()).sge(pair.left.mr.sge(0, length)));
+        pair.left
+            .qp
+            .post(SendWork::write(wr_id, target, pair.right.mr.rkey()).sge(pair.left.mr.sge(0, length)));
         pair.left.expect_sent(&[pair.left.sent(wr_id, IBV_WC_RDMA_WRITE, length)]);
         let mut expected = vec![0; offset];
         expected.extend(pattern(length, 1));
@@ -59,7 +61,8 @@ fn write_with_immediate_consumes_a_receive() {
     let pair = Pair::new();
     for (wr_id, length) in [(1, 0), (2, 5), (3, 5000)] {
         pair.right.qp.receive(ReceiveWork::new(wr_id + 10));
-        let write = SendWork::write(wr_id, pair.right.mr.address(), pair.right.mr.rkey()).immediate(0xfeed_0001);
+        let write =
+            SendWork::write(wr_id, pair.right.mr.address(), pair.right.mr.rkey()).immediate(0xfeed_0001);
         pair.left.qp.post(if length == 0 { write } else { write.sge(pair.left.mr.sge(0, length)) });
         pair.left.expect_sent(&[pair.left.sent(wr_id, IBV_WC_RDMA_WRITE, length)]);
         let received = pair.right.received(wr_id + 10, length).with_opcode(IBV_WC_RECV_RDMA_WITH_IMM);
@@ -74,7 +77,9 @@ fn read_fetches_remote_memory() {
         let wr_id = index as u64;
         pair.right.mr.buffer().fill(0);
         let source = pair.left.mr.address();
-        pair.right.qp.post(SendWork::read(wr_id, source, pair.left.mr.rkey()).sge(pair.right.mr.sge(0, length)));
+        pair.right
+            .qp
+            .post(SendWork::read(wr_id, source, pair.left.mr.rkey()).sge(pair.right.mr.sge(0, length)));
         pair.right.expect_sent(&[pair.right.sent(wr_id, IBV_WC_RDMA_READ, length)]);
         let mut expected = pattern(length, 1);
         expected.resize(REGION, 0);
@@ -191,7 +196,9 @@ fn immediate_goes_with_every_number_of_elements() {
     let pair = Pair::with(widest(0), Connection::default());
     for count in 1..=13 {
         let (gather, bytes) = scattered(&pair.left.mr, count);
-        pair.right.qp.receive_list(&mut [ReceiveWork::new(10).sge(pair.right.mr.whole()), ReceiveWork::new(11)]);
+        pair.right
+            .qp
+            .receive_list(&mut [ReceiveWork::new(10).sge(pair.right.mr.whole()), ReceiveWork::new(11)]);
         let target = pair.right.mr.address() + 9000;
         pair.left.qp.post_list(&mut [
             SendWork::send(1).sges(gather.clone()).immediate(count as u32),
@@ -237,7 +244,11 @@ fn inline_data_of_every_length_arrives() {
         let bytes = source.read(REGION - length, length);
         for start in [0, 300] {
             assert_eq!(target.read(start, length), bytes, "{length} bytes inline");
-            assert_eq!(target.read(start + length, 32), vec![0xee; 32], "{length} bytes inline: more were written");
+            assert_eq!(
+                target.read(start + length, 32),
+                vec![0xee; 32],
+                "{length} bytes inline: more were written"
+            );
         }
     }
 }
@@ -245,7 +256,9 @@ fn inline_data_of_every_length_arrives() {
 fn inline_data_with_immediate_arrives() {
     let pair = Pair::with(QpOptions { max_inline_data: 101, ..QpOptions::default() }, Connection::default());
     for length in [0, 1, 8, 9, 39, 40, 70, 71, 101] {
-        pair.right.qp.receive_list(&mut [ReceiveWork::new(10).sge(pair.right.mr.sge(0, 200)), ReceiveWork::new(11)]);
+        pair.right
+            .qp
+            .receive_list(&mut [ReceiveWork::new(10).sge(pair.right.mr.sge(0, 200)), ReceiveWork::new(11)]);
         let element = pair.left.mr.sge(0, length);
         let write = SendWork::write(2, pair.right.mr.address() + 300, pair.right.mr.rkey());
         pair.left.qp.post_list(&mut [
@@ -298,21 +311,30 @@ fn inline_data_is_taken_before_post_returns() {
 }
 
 fn a_list_is_served_in_order() {
-    let pair = Pair::with(QpOptions { max_send_wr: 200, max_recv_wr: 200, ..QpOptions::default() }, Connection::default());
+    let pair = Pair::with(
+        QpOptions { max_send_wr: 200, max_recv_wr: 200, ..QpOptions::default() },
+        Connection::default(),
+    );
     let mut receives: Vec<_> = (0..100)
         .map(|index| ReceiveWork::new(1000 + index as u64).sge(pair.right.mr.sge(index * 64, 64)))
         .collect();
     pair.right.qp.receive_list(&mut receives);
-    let mut sends: Vec<_> =
-        (0..100).map(|index| SendWork::send(index as u64).sge(pair.left.mr.sge(index * 64, index % 64 + 1))).collect();
+    let mut sends: Vec<_> = (0..100)
+        .map(|index| SendWork::send(index as u64).sge(pair.left.mr.sge(index * 64, index % 64 + 1)))
+        .collect();
     pair.left.qp.post_list(&mut sends);
-    let sent: Vec<_> = (0..100).map(|index| pair.left.sent(index as u64, IBV_WC_SEND, index % 64 + 1)).collect();
-    let received: Vec<_> = (0..100).map(|index| pair.right.received(1000 + index as u64, index % 64 + 1)).collect();
+    let sent: Vec<_> =
+        (0..100).map(|index| pair.left.sent(index as u64, IBV_WC_SEND, index % 64 + 1)).collect();
+    let received: Vec<_> =
+        (0..100).map(|index| pair.right.received(1000 + index as u64, index % 64 + 1)).collect();
     pair.left.expect_sent(&sent);
     pair.right.expect_received(&received);
     for index in 0..100 {
         let length = index % 64 + 1;
-        assert_eq!(pair.right.mr.buffer().read(index * 64, length), pair.left.mr.buffer().read(index * 64, length));
+        assert_eq!(
+            pair.right.mr.buffer().read(index * 64, length),
+            pair.left.mr.buffer().read(index * 64, length)
+        );
     }
 }
 

@@ -74,7 +74,8 @@ fn a_negative_number_of_elements_is_refused() {
 
 fn more_inline_bytes_than_the_queue_pair_has_are_refused() {
     for limit in [0, 8, 64, 101] {
-        let pair = Pair::with(QpOptions { max_inline_data: limit, ..QpOptions::default() }, Connection::default());
+        let pair =
+            Pair::with(QpOptions { max_inline_data: limit, ..QpOptions::default() }, Connection::default());
         let allowed = pair.left.qp.caps.max_inline_data as usize;
         assert!(allowed >= limit as usize, "create_qp gave less inline space than asked for");
         for length in [allowed + 1, 102, 4096, 60000] {
@@ -195,7 +196,8 @@ fn as_many_requests_fit_as_create_promised() {
                     1 => 1,
                     _ => (index * 7 + round) % options.max_send_sge as usize + 1,
                 };
-                let inline = if (index + round).is_multiple_of(3) { options.max_inline_data as usize } else { 0 };
+                let inline =
+                    if (index + round).is_multiple_of(3) { options.max_inline_data as usize } else { 0 };
                 write(index as u64, size, inline)
             };
             let mut works: Vec<_> = (0..promised).map(work).collect();

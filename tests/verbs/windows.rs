@@ -1,0 +1,205 @@
+//! Memory windows of type 1, and keys that are invalidated by a request.
+
+use irdma_tests::channel::expect_async_event;
+use irdma_tests::context::Pd;
+use irdma_tests::fixtures::Pair;
+use irdma_tests::memory::{ALL_ACCESS, Mr, pattern};
+use irdma_tests::qp::{Connection, QpOptions};
+use irdma_tests::runner::Test;
+use irdma_tests::sys::*;
+use irdma_tests::test;
+use irdma_tests::window::Window;
+use irdma_tests::work::SendWork;
+
+const BINDABLE: i32 = ALL_ACCESS | IBV_ACCESS_MW_BIND as i32;
+const READ_WRITE: u32 = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+
+/// Right side's region that windows may be bound to.
+fn bindable(pair: &Pair) -> Mr {
+    Mr::new(pair.right.pd(), pair.right.mr.buffer(), BINDABLE)
+}
+
+/// Right binds and the bind completes.
+#[track_caller]
+fn bind(pair: &Pair, window: &Window, mr: &Mr, offset: usize, length: usize, access: u32) {
+    assert_eq!(window.bind(&pair.right.qp, 7, mr, offset, length, access), 0, "bind_mw");
+    pair.right.expect_sent(&[pair.right.sent(7, IBV_WC_BIND_MW, 0)]);
+}
+
+/// Left's status of a write of eight bytes.
+fn write_status(pair: &Pair, address: u64, rkey: u32) -> u32 {
+    pair.left.qp.post(SendWork::write(1, address, rkey).sge(pair.left.mr.sge(0, 8)));
+    pair.left.qp.send_cq().wait_one().status
+}
+
+fn a_bound_window_opens_its_bytes() {
+    let pair = Pair::new();
+    let mr = bindable(&pair);
+    let window = Window::new_or_skip(pair.right.pd());
+    let first = window.rkey();
+    bind(&pair, &window, &mr, 1000, 100, READ_WRITE);
+    assert_eq!(window.rkey(), (first & !0xff) | (first.wrapping_add(1) & 0xff), "the next key");
+    assert_eq!(write_status(&pair, mr.address() + 1092, window.rkey()), IBV_WC_SUCCESS);
+    assert_eq!(pair.right.mr.buffer().read(1092, 8), pattern(8, 1));
+    pair.left.qp.post(SendWork::read(2, mr.address() + 1092, window.rkey()).sge(pair.left.mr.sge(500, 8)));
+    pair.left.expect_sent(&[pair.left.sent(2, IBV_WC_RDMA_READ, 8)]);
+    assert_eq!(pair.left.mr.buffer().read(500, 8), pattern(8, 1));
+}
+
+fn a_window_ends_where_it_was_bound() {
+    for offset in [93, 992, 1093] {
+        let pair = Pair::new();
+        let mr = bindable(&pair);
+        let window = Window::new_or_skip(pair.right.pd());
+        bind(&pair, &window, &mr, 1000, 100, READ_WRITE);
+        let status = write_status(&pair, mr.address() + offset, window.rkey());
+        assert_eq!(status, IBV_WC_REM_ACCESS_ERR, "at {offset}");
+        expect_async_event(pair.right.context(), IBV_EVENT_QP_ACCESS_ERR, pair.right.qp.raw());
+    }
+}
+
+fn a_window_has_rights_of_its_own() {
+    let pair = Pair::new();
+    let mr = bindable(&pair);
+    let window = Window::new_or_skip(pair.right.pd());
+    bind(&pair, &window, &mr, 0, 100, IBV_ACCESS_REMOTE_READ);
+    assert_eq!(write_status(&pair, mr.address(), window.rkey()), IBV_WC_REM_ACCESS_ERR);
+}
+
+fn keys_of_earlier_binds_are_dead() {
+    let pair = Pair::new();
+    let mr = bindable(&pair);
+    let window = Window::new_or_skip(pair.right.pd());
+    bind(&pair, &window, &mr, 0, 100, READ_WRITE);
+    let old = window.rkey();
+    bind(&pair, &window, &mr, 0, 100, READ_WRITE);
+    assert_ne!(window.rkey(), old);
+    assert_eq!(write_status(&pair, mr.address(), window.rkey()), IBV_WC_SUCCESS);
+    assert_eq!(write_status(&pair, mr.address(), old), IBV_WC_REM_ACCESS_ERR);
+}
+
+fn binding_nothing_closes_a_window() {
+    let pair = Pair::new();
+    let mr = bindable(&pair);
+    let window = Window::new_or_skip(pair.right.pd());
+    bind(&pair, &window, &mr, 0, 100, READ_WRITE);
+    let (errno, mr) = mr.deregister().expect_err("a window is bound to the region");
+    assert_eq!(errno, libc::EBUSY);
+    bind(&pair, &window, &mr, 0, 0, READ_WRITE);
+    assert!(mr.deregister().is_ok());
+}
+
+fn a_freed_window_is_closed() {
+    let pair = Pair::new();
+    let mr = bindable(&pair);
+    let window = Window::new_or_skip(pair.right.pd());
+    bind(&pair, &window, &mr, 0, 100, READ_WRITE);
+    let rkey = window.rkey();
+    drop(window);
+    assert_eq!(write_status(&pair, mr.address(), rkey), IBV_WC_REM_ACCESS_ERR);
+}
+
+fn a_region_that_does_not_allow_windows_is_a_bind_error() {
+    let pair = Pair::new();
+    let window = Window::new_or_skip(pair.right.pd());
+    let errno = window.bind(&pair.right.qp, 7, &pair.right.mr, 0, 100, READ_WRITE);
+    if errno != 0 {
+        assert_eq!(errno, libc::EINVAL, "refused at once");
+        return;
+    }
+    pair.right.expect_sent(&[pair.right.sent(7, IBV_WC_BIND_MW, 0).failed(IBV_WC_MW_BIND_ERR, 9)]);
+}
+
+fn a_refused_bind_leaves_the_key() {
+    let pair = Pair::new();
+    let window = Window::new_or_skip(pair.right.pd());
+    let mr = bindable(&pair);
+    let before = window.rkey();
+    let other = Pd::new(pair.right.context());
+    let foreign = Mr::new(&other, pair.right.mr.buffer(), BINDABLE);
+    let errno = window.bind(&pair.right.qp, 7, &foreign, 0, 100, READ_WRITE);
+    assert!([libc::EINVAL, libc::EPERM].contains(&errno), "a region of another domain: {errno}");
+    assert_eq!(window.rkey(), before);
+    let errno = window.bind(&pair.right.qp, 7, &mr, 0, 100, READ_WRITE | 1 << 20);
+    assert_eq!((errno, window.rkey()), (libc::EINVAL, before), "a right that does not exist");
+    let errno = window.bind(&pair.right.qp, 7, &mr, 0, usize::MAX, READ_WRITE);
+    assert_eq!((errno, window.rkey()), (libc::EINVAL, before), "beyond the region");
+    pair.check_alive();
+}
+
+fn a_bind_without_a_region_is_invalid() {
+    let pair = Pair::new();
+    let window = Window::new_or_skip(pair.right.pd());
+    let before = window.rkey();
+    let mut request = ibv_mw_bind {
+        bind_info: ibv_mw_bind_info {
+            length: 100,
+            mw_access_flags: READ_WRITE,
+            ..ibv_mw_bind_info::default()
+        },
+        ..ibv_mw_bind::default()
+    };
+    // SAFETY: the objects are alive, the request valid for the call.
+    let errno = unsafe { ibv_bind_mw(pair.right.qp.raw(), window.raw(), &mut request) };
+    assert_eq!((errno, window.rkey()), (libc::EINVAL, before));
+}
+
+fn a_full_queue_leaves_the_key() {
+    let pair = Pair::new();
+    let window = Window::new_or_skip(pair.right.pd());
+    let mr = bindable(&pair);
+    let write = || SendWork::write(1, pair.left.mr.address(), pair.left.mr.rkey()).unsignaled();
+    while pair.right.qp.try_post(&mut [write()]).is_ok() {}
+    let before = window.rkey();
+    let errno = window.bind(&pair.right.qp, 7, &mr, 0, 100, READ_WRITE);
+    assert_eq!((errno, window.rkey()), (libc::ENOMEM, before));
+}
+
+fn windows_of_the_second_type_do_not_exist() {
+    let pair = Pair::unconnected(QpOptions::default());
+    let errno = Window::try_new(pair.left.pd(), IBV_MW_TYPE_2).err().expect("type 2 needs GEN3");
+    assert!([libc::EOPNOTSUPP, libc::EINVAL].contains(&errno), "errno {errno}");
+}
+
+fn a_local_invalidate_kills_a_key() {
+    let pair = Pair::with(QpOptions::default(), Connection { rnr_retry: 0, ..Connection::default() });
+    let mr = Mr::new(pair.right.pd(), pair.right.mr.buffer(), ALL_ACCESS);
+    assert_eq!(write_status(&pair, mr.address(), mr.rkey()), IBV_WC_SUCCESS);
+    pair.right.qp.post(SendWork::invalidate(5, mr.rkey()));
+    pair.right.expect_sent(&[pair.right.sent(5, IBV_WC_LOCAL_INV, 0)]);
+    assert_eq!(write_status(&pair, mr.address(), mr.rkey()), IBV_WC_REM_ACCESS_ERR);
+    assert!(mr.deregister().is_ok(), "an invalidated region can still be deregistered");
+}
+
+fn a_send_with_invalidate_kills_the_receivers_key() {
+    let pair = Pair::with(QpOptions::default(), Connection { rnr_retry: 0, ..Connection::default() });
+    for solicited in [false, true] {
+        let mr = Mr::new(pair.right.pd(), pair.right.mr.buffer(), ALL_ACCESS);
+        pair.right.qp.receive(irdma_tests::work::ReceiveWork::new(10).sge(pair.right.mr.whole()));
+        let send = SendWork::send(1).sge(pair.left.mr.sge(0, 50)).invalidating(mr.rkey());
+        pair.left.qp.post(if solicited { send.flags(IBV_SEND_SOLICITED) } else { send });
+        pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_SEND, 50)]);
+        pair.right.expect_received(&[pair.right.received(10, 50).with_invalidated(mr.rkey())]);
+        if solicited {
+            assert_eq!(write_status(&pair, mr.address(), mr.rkey()), IBV_WC_REM_ACCESS_ERR);
+        }
+        assert!(mr.deregister().is_ok());
+    }
+}
+
+/// The programs of this file.
+pub const TESTS: &[Test] = &[
+    test!(a_bound_window_opens_its_bytes),
+    test!(a_window_ends_where_it_was_bound),
+    test!(a_window_has_rights_of_its_own),
+    test!(keys_of_earlier_binds_are_dead),
+    test!(binding_nothing_closes_a_window),
+    test!(a_freed_window_is_closed),
+    test!(a_region_that_does_not_allow_windows_is_a_bind_error),
+    test!(a_refused_bind_leaves_the_key).fails_on_c("nothing is checked before the request is written"),
+    test!(a_bind_without_a_region_is_invalid).fails_on_c("the region is followed unseen"),
+    test!(a_full_queue_leaves_the_key),
+    test!(windows_of_the_second_type_do_not_exist),
+    test!(a_local_invalidate_kills_a_key),
+    test!(a_send_with_invalidate_kills_the_receivers_key),
+];
