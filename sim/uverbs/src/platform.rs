@@ -84,12 +84,14 @@ pub struct Reports {
     pub completions: Vec<CqId>,
     /// Asynchronous events in order.
     pub events: Vec<AsyncEvent>,
+    /// Programs stand still while their doorbells are served.
+    pub doorbells_wait: bool,
 }
 
 impl Reports {
     /// Nothing reported yet.
     pub fn new() -> Reports {
-        Reports { start: Instant::now(), completions: Vec::new(), events: Vec::new() }
+        Reports { start: Instant::now(), completions: Vec::new(), events: Vec::new(), doorbells_wait: false }
     }
 }
 
@@ -102,6 +104,10 @@ impl Platform for Reports {
 
     fn write(&mut self, backing: &Memory, offset: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
         backing.write(offset, bytes)
+    }
+
+    fn doorbell_waits(&self) -> bool {
+        self.doorbells_wait
     }
 
     fn completion_event(&mut self, cq: CqId) {

@@ -1,0 +1,197 @@
+//! Control commands: what tests and people ask of the device beside the programs.
+//!
+//! A command is a line of words, the answer text.
+//!
+//! | command | does |
+//! |---|---|
+//! | `status` | objects alive, per open file and in all |
+//! | `fail COMMAND [NTH] ERRNO [COUNT]` | lets a verbs command fail from its NTH call (1: the next) with ERRNO (name or number), COUNT times or for good |
+//! | `fail clear` | forgets all of these |
+//! | `cqe CQ HEX` | writes a CQE made by hand (32 or 64 bytes) to the CQ of that number; the device sets its valid bit |
+//! | `async qp\|cq\|srq NUMBER CODE` | makes the device report an event code (hexadecimal) |
+//! | `port up\|down` | tells programs that the port came up or went down |
+//! | `remove` | takes the card out: commands fail with EIO, programs get a device-fatal event |
+
+use std::fmt::Write;
+
+use irdma_engine::Platform;
+use irdma_engine::event::{AsyncEvent, Source, Subject};
+
+use crate::abi::number::event;
+use crate::device::Device;
+use crate::errno::{self, Errno};
+use crate::file::OpenFile;
+use crate::method;
+use crate::object::Object;
+
+impl Device {
+    /// Carries out a command; the error is a line for the person who asked.
+    pub fn control(&mut self, line: &str) -> Result<String, String> {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match words.as_slice() {
+            ["status"] => Ok(self.status()),
+            ["fail", "clear"] => {
+                self.hardware.faults.clear();
+                Ok(String::new())
+            }
+            ["fail", command, rest @ ..] => self.inject(command, rest),
+            ["cqe", cq, hex @ ..] => self.write_cqe(cq, &hex.concat()),
+            ["async", kind, number, code] => self.report(kind, number, code),
+            ["port", "up"] => {
+                self.port_event(event::PORT_ACTIVE);
+                Ok(String::new())
+            }
+            ["port", "down"] => {
+                self.port_event(event::PORT_ERR);
+                Ok(String::new())
+            }
+            ["remove"] => {
+                self.remove();
+                self.settle();
+                Ok(String::new())
+            }
+            _ => Err(format!("no such control command: {}", line.trim())),
+        }
+    }
+
+    fn inject(&mut self, command: &str, rest: &[&str]) -> Result<String, String> {
+        if !method::is_name(command) {
+            return Err(format!("no verbs command has the name {command}"));
+        }
+        let number = |word: &str| word.parse::<u32>().map_err(|_| format!("not a number: {word}"));
+        let (nth, errno, count) = match rest {
+            [errno] => (1, parse_errno(errno)?, None),
+            [first, second] if first.parse::<u32>().is_ok() && parse_errno(second).is_ok() => {
+                (number(first)?, parse_errno(second)?, None)
+            }
+            [errno, count] => (1, parse_errno(errno)?, Some(number(count)?)),
+            [nth, errno, count] => (number(nth)?, parse_errno(errno)?, Some(number(count)?)),
+            _ => return Err("use: fail COMMAND [NTH] ERRNO [COUNT]".into()),
+        };
+        self.hardware.faults.add(command, nth, errno, count);
+        Ok(String::new())
+    }
+
+    fn write_cqe(&mut self, cq: &str, hex: &str) -> Result<String, String> {
+        let cq = cq.parse().map_err(|_| format!("not a CQ number: {cq}"))?;
+        let bytes = parse_hex(hex).ok_or_else(|| format!("not hexadecimal bytes: {hex}"))?;
+        let size = self.hardware.profile.cqe_size();
+        if bytes.len() != size && bytes.len() != 64 {
+            return Err(format!("a CQE has {size} bytes, not {}", bytes.len()));
+        }
+        self.hardware.engine.write_cqe(cq, &bytes).map_err(|error| format!("CQ {cq}: {error}"))?;
+        self.settle();
+        Ok(String::new())
+    }
+
+    fn report(&mut self, kind: &str, number: &str, code: &str) -> Result<String, String> {
+        let number = number.parse().map_err(|_| format!("not a number: {number}"))?;
+        let (subject, source) = match kind {
+            "qp" => (Subject::Qp(number), Source::Unspecified),
+            "cq" => (Subject::Cq(number), Source::CompletionQueue),
+            "srq" => (Subject::Srq(number), Source::Unspecified),
+            _ => return Err(format!("not qp, cq or srq: {kind}")),
+        };
+        let digits = code.trim_start_matches("0x");
+        let code = u16::from_str_radix(digits, 16).map_err(|_| format!("not an event code: {code}"))?;
+        self.hardware.engine.platform().async_event(AsyncEvent { subject, code, source, wqe_index: None });
+        self.settle();
+        Ok(String::new())
+    }
+
+    fn status(&self) -> String {
+        let mut text = String::new();
+        let mut all = Census::default();
+        for (token, file) in &self.files {
+            let census = Census::of(file);
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "file {token}: {census}");
+            all.add(&census);
+        }
+        let _ = writeln!(text, "total: files {} {all}", self.files.len());
+        text
+    }
+}
+
+/// How many objects of each kind there are.
+#[derive(Debug, Default)]
+struct Census {
+    counts: [usize; 9],
+}
+
+impl Census {
+    const NAMES: [&str; 9] = ["pd", "mr", "ring", "mw", "cq", "qp", "srq", "ah", "channel"];
+
+    fn of(file: &OpenFile) -> Census {
+        let mut census = Census::default();
+        for object in file.objects.iter() {
+            let kind = match object {
+                Object::Pd(_) => 0,
+                Object::Mr(mr) if mr.key.is_some() => 1,
+                Object::Mr(_) => 2,
+                Object::Mw(_) => 3,
+                Object::Cq(_) => 4,
+                Object::Qp(_) => 5,
+                Object::Srq(_) => 6,
+                Object::Ah(_) => 7,
+            };
+            census.counts[kind] += 1;
+        }
+        census.counts[8] = file.channels.len();
+        census
+    }
+
+    fn add(&mut self, other: &Census) {
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum += count;
+        }
+    }
+}
+
+impl std::fmt::Display for Census {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, (name, count)) in Census::NAMES.iter().zip(self.counts).enumerate() {
+            let space = if index > 0 { " " } else { "" };
+            write!(formatter, "{space}{name} {count}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An errno by name or number.
+fn parse_errno(word: &str) -> Result<Errno, String> {
+    if let Some(errno) = errno::by_name(word) {
+        return Ok(errno);
+    }
+    match word.parse::<i32>() {
+        Ok(number @ 1..=4095) => Ok(Errno(number)),
+        _ => Err(format!("not an errno: {word}")),
+    }
+}
+
+/// Bytes written as hexadecimal digits.
+fn parse_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|letter| letter.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits?;
+    if digits.len() % 2 != 0 {
+        return None;
+    }
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_parsed_or_named() {
+        assert_eq!(parse_errno("ENOMEM"), Ok(errno::ENOMEM));
+        assert_eq!(parse_errno("12"), Ok(errno::ENOMEM));
+        assert!(parse_errno("0").is_err());
+        assert!(parse_errno("EWHAT").is_err());
+        assert_eq!(parse_hex("00ff1A"), Some(vec![0, 0xff, 0x1a]));
+        assert_eq!(parse_hex("0"), None);
+        assert_eq!(parse_hex("0x"), None);
+    }
+}
