@@ -5,6 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_long};
+use std::fmt::Write;
+
+use crate::cq::Cq;
+use crate::qp::Qp;
 
 /// `irdma_sim_control(command, reply, size of reply)`: length of the reply, or a negative errno.
 type Control = unsafe extern "C" fn(*const c_char, *mut c_char, usize) -> c_long;
@@ -33,13 +37,114 @@ pub fn control(command: &str) -> String {
     try_control(command).unwrap_or_else(|refusal| panic!("device command \"{command}\": {refusal}"))
 }
 
-/// How many objects of each kind the device holds.
+/// How many objects of each kind the device holds for all programs.
 pub fn object_counts() -> BTreeMap<String, u64> {
-    control("status")
-        .split(|separator: char| separator.is_whitespace() || separator == ',')
-        .filter_map(|word| {
-            let (kind, count) = word.split_once('=')?;
-            Some((kind.to_owned(), count.parse().ok()?))
-        })
-        .collect()
+    let status = control("status");
+    let total = status.lines().find_map(|line| line.strip_prefix("total:")).expect("a line with the sums");
+    let words: Vec<_> = total.split_whitespace().collect();
+    words.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].parse().expect("a count"))).collect()
+}
+
+/// What the device knows a queue pair and its queues by.
+#[derive(Clone, Copy, Debug)]
+pub struct HardwareNames {
+    /// Comes back in every CQE of the queue pair.
+    pub context: u64,
+    /// CQ of its sends.
+    pub send_cq: u32,
+    /// CQ of its receives.
+    pub recv_cq: u32,
+}
+
+/// The device's names for `qp`.
+pub fn names_of(qp: &Qp) -> HardwareNames {
+    let list = control("list");
+    let prefix = format!("qp {} ", qp.number());
+    let line = list.lines().find_map(|line| line.strip_prefix(&prefix)).expect("the queue pair is listed");
+    let words: Vec<_> = line.split_whitespace().collect();
+    let value = |name: &str| {
+        let index = words.iter().position(|word| *word == name).expect("a name of the list");
+        words[index + 1]
+    };
+    HardwareNames {
+        context: u64::from_str_radix(value("context").trim_start_matches("0x"), 16).expect("hexadecimal"),
+        send_cq: value("send_cq").parse().expect("a number"),
+        recv_cq: value("recv_cq").parse().expect("a number"),
+    }
+}
+
+/// A CQE made by hand; the device sets the valid bit when it writes it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cqe {
+    /// Quadwords of the first slot.
+    pub words: [u64; 4],
+    /// Quadwords of the extension, if there is one.
+    pub extension: Option<[u64; 4]>,
+}
+
+impl Cqe {
+    const SEND_QUEUE: u64 = 1 << 62;
+    const ERROR: u64 = 1 << 55;
+    const EXTENDED: u64 = 1 << 50;
+    /// In the last quadword of an extension: it holds immediate data.
+    const IMMEDIATE: u64 = 1 << 62;
+
+    /// A successful completion of the request at `index` of a send queue.
+    pub fn sent(qp: &Qp, context: u64, index: u32, opcode: u32) -> Cqe {
+        let last = Cqe::SEND_QUEUE | u64::from(opcode) << 56 | u64::from(index) << 32;
+        Cqe { words: [0, context, u64::from(qp.number()) << 32, last], extension: None }
+    }
+
+    /// A successful completion of the request at `index` of a receive queue.
+    pub fn received(qp: &Qp, context: u64, index: u32, opcode: u32, length: u32) -> Cqe {
+        let last = u64::from(opcode) << 56 | u64::from(index) << 32;
+        Cqe { words: [u64::from(length), context, u64::from(qp.number()) << 32, last], extension: None }
+    }
+
+    /// The same with immediate data.
+    pub fn immediate(mut self, immediate: u32) -> Cqe {
+        self.words[3] |= Cqe::EXTENDED;
+        self.extension = Some([u64::from(immediate), 0, 0, Cqe::IMMEDIATE]);
+        self
+    }
+
+    /// The same, announcing an extension that is not there yet.
+    pub fn incomplete(mut self) -> Cqe {
+        self.words[3] |= Cqe::EXTENDED;
+        self.extension = None;
+        self
+    }
+
+    /// The same, failed.
+    pub fn failed(mut self, major: u16, minor: u16) -> Cqe {
+        self.words[3] |= Cqe::ERROR | u64::from(major) << 16 | u64::from(minor);
+        self
+    }
+
+    /// Lets the device write it to CQ `number`.
+    #[track_caller]
+    pub fn write(&self, number: u32) {
+        let mut command = format!("cqe {number} ");
+        for word in self.words.iter().chain(self.extension.iter().flatten()) {
+            for byte in word.to_le_bytes() {
+                // Writing to a string cannot fail.
+                let _ = write!(command, "{byte:02x}");
+            }
+        }
+        control(&command);
+    }
+}
+
+/// Polls until nothing is there; a queue must run empty.
+#[track_caller]
+pub fn drain(cq: &Cq) -> Vec<crate::wc::Wc> {
+    let mut all = Vec::new();
+    for _ in 0..100_000 {
+        let some = cq.poll(8);
+        if some.is_empty() {
+            return all;
+        }
+        all.extend(some);
+    }
+    panic!("the queue never runs empty");
 }

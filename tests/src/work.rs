@@ -172,7 +172,7 @@ pub struct Refused {
 }
 
 /// Posts `sends` as one list.
-pub fn post_sends(qp: *mut ibv_qp, sends: &mut [SendWork]) -> Result<(), Refused> {
+pub(crate) fn post_sends(qp: *mut ibv_qp, sends: &mut [SendWork]) -> Result<(), Refused> {
     let mut next = std::ptr::null_mut();
     for send in sends.iter_mut().rev() {
         send.list.fill(&mut send.raw.sg_list, &mut send.raw.num_sge);
@@ -186,7 +186,7 @@ pub fn post_sends(qp: *mut ibv_qp, sends: &mut [SendWork]) -> Result<(), Refused
 }
 
 /// Posts `receives` as one list.
-pub fn post_receives(qp: *mut ibv_qp, receives: &mut [ReceiveWork]) -> Result<(), Refused> {
+pub(crate) fn post_receives(qp: *mut ibv_qp, receives: &mut [ReceiveWork]) -> Result<(), Refused> {
     let mut next = std::ptr::null_mut();
     for receive in receives.iter_mut().rev() {
         receive.list.fill(&mut receive.raw.sg_list, &mut receive.raw.num_sge);

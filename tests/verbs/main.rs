@@ -14,6 +14,8 @@ mod errors;
 mod events;
 mod extended;
 mod flush;
+mod injected;
+mod inline;
 mod lifetime;
 mod operations;
 mod posting;
@@ -25,6 +27,7 @@ mod windows;
 fn main() -> ExitCode {
     irdma_tests::runner::main(&[
         operations::TESTS,
+        inline::TESTS,
         datagrams::TESTS,
         errors::TESTS,
         flush::TESTS,
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         states::TESTS,
         device::TESTS,
         lifetime::TESTS,
+        injected::TESTS,
         concurrency::TESTS,
     ])
 }

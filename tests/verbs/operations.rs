@@ -220,96 +220,6 @@ fn immediate_goes_with_every_number_of_elements() {
     }
 }
 
-fn inline_data_of_every_length_arrives() {
-    let pair = Pair::with(QpOptions { max_inline_data: 101, ..QpOptions::default() }, Connection::default());
-    assert!(pair.left.qp.caps.max_inline_data >= 101);
-    for length in 0..=101_usize {
-        let (source, target) = (pair.left.mr.buffer(), pair.right.mr.buffer());
-        target.fill(0xee);
-        // Right before an unreadable page: a copy of whole words would crash. No lkey: none is needed.
-        let element = ibv_sge {
-            addr: pair.left.mr.address() + (REGION - length) as u64,
-            length: length as u32,
-            lkey: 0xbad,
-        };
-        pair.right.qp.receive(ReceiveWork::new(10).sge(pair.right.mr.sge(0, 200)));
-        let write = SendWork::write(2, pair.right.mr.address() + 300, pair.right.mr.rkey());
-        let mut both = [SendWork::send(1).sge(element).inline(), write.sge(element).inline()];
-        pair.left.qp.post_list(&mut both);
-        pair.left.expect_sent(&[
-            pair.left.sent(1, IBV_WC_SEND, length),
-            pair.left.sent(2, IBV_WC_RDMA_WRITE, length),
-        ]);
-        pair.right.expect_received(&[pair.right.received(10, length)]);
-        let bytes = source.read(REGION - length, length);
-        for start in [0, 300] {
-            assert_eq!(target.read(start, length), bytes, "{length} bytes inline");
-            assert_eq!(
-                target.read(start + length, 32),
-                vec![0xee; 32],
-                "{length} bytes inline: more were written"
-            );
-        }
-    }
-}
-
-fn inline_data_with_immediate_arrives() {
-    let pair = Pair::with(QpOptions { max_inline_data: 101, ..QpOptions::default() }, Connection::default());
-    for length in [0, 1, 8, 9, 39, 40, 70, 71, 101] {
-        pair.right
-            .qp
-            .receive_list(&mut [ReceiveWork::new(10).sge(pair.right.mr.sge(0, 200)), ReceiveWork::new(11)]);
-        let element = pair.left.mr.sge(0, length);
-        let write = SendWork::write(2, pair.right.mr.address() + 300, pair.right.mr.rkey());
-        pair.left.qp.post_list(&mut [
-            SendWork::send(1).sge(element).inline().immediate(0x0102_0304),
-            write.sge(element).inline().immediate(0x0506_0708),
-        ]);
-        pair.left.expect_sent(&[
-            pair.left.sent(1, IBV_WC_SEND, length),
-            pair.left.sent(2, IBV_WC_RDMA_WRITE, length),
-        ]);
-        pair.right.expect_received(&[
-            pair.right.received(10, length).with_immediate(0x0102_0304),
-            pair.right
-                .received(11, length)
-                .with_opcode(IBV_WC_RECV_RDMA_WITH_IMM)
-                .with_immediate(0x0506_0708),
-        ]);
-        assert_eq!(pair.right.mr.buffer().read(0, length), pattern(length, 1));
-        assert_eq!(pair.right.mr.buffer().read(300, length), pattern(length, 1));
-    }
-}
-
-fn inline_data_of_several_elements_is_concatenated() {
-    let pair = Pair::with(widest(101), Connection::default());
-    for pieces in 1..=13_usize {
-        for total in [0, 1, 7, 8, 9, 38, 39, 40, 69, 70, 71, 100, 101_usize] {
-            let cut = |piece: usize| total * piece / pieces;
-            let elements: Vec<_> = (0..pieces)
-                .map(|piece| pair.left.mr.sge(piece * 201 + 7, cut(piece + 1) - cut(piece)))
-                .collect();
-            let bytes: Vec<u8> = (0..pieces)
-                .flat_map(|piece| pair.left.mr.buffer().read(piece * 201 + 7, cut(piece + 1) - cut(piece)))
-                .collect();
-            let write = SendWork::write(1, pair.right.mr.address(), pair.right.mr.rkey());
-            pair.left.qp.post(write.sges(elements).inline());
-            pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_RDMA_WRITE, total)]);
-            assert_eq!(pair.right.mr.buffer().read(0, total), bytes, "{total} bytes in {pieces} pieces");
-        }
-    }
-}
-
-fn inline_data_is_taken_before_post_returns() {
-    let pair = Pair::with(QpOptions { max_inline_data: 101, ..QpOptions::default() }, Connection::default());
-    // No receive yet: the message waits in the queue while the source changes.
-    pair.left.qp.post(SendWork::send(1).sge(pair.left.mr.sge(0, 50)).inline());
-    pair.left.mr.buffer().fill(0xff);
-    pair.right.qp.receive(ReceiveWork::new(10).sge(pair.right.mr.whole()));
-    pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_SEND, 50)]);
-    assert_eq!(pair.right.mr.buffer().read(0, 50), pattern(50, 1));
-}
-
 fn a_list_is_served_in_order() {
     let pair = Pair::with(
         QpOptions { max_send_wr: 200, max_recv_wr: 200, ..QpOptions::default() },
@@ -446,10 +356,6 @@ pub const TESTS: &[Test] = &[
         .fails_on_c("a receive without elements copies the first element of a stale list"),
     test!(every_number_of_elements_is_gathered_and_scattered),
     test!(immediate_goes_with_every_number_of_elements),
-    test!(inline_data_of_every_length_arrives),
-    test!(inline_data_with_immediate_arrives),
-    test!(inline_data_of_several_elements_is_concatenated),
-    test!(inline_data_is_taken_before_post_returns),
     test!(a_list_is_served_in_order),
     test!(unsignaled_requests_complete_silently),
     test!(all_signaled_queue_pairs_complete_every_request),
