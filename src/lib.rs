@@ -9,6 +9,8 @@ mod boundary;
 mod capabilities;
 mod command;
 mod context;
+mod cq;
+mod cq_ex;
 mod errno;
 mod lock;
 mod log;
@@ -21,14 +23,12 @@ mod negotiation;
 mod objects;
 mod operations;
 mod pd;
+mod poll_cq;
+mod post_recv;
+mod post_send;
+mod qp;
+mod qp_create;
+mod qp_state;
 mod query;
 mod registration;
 mod table;
-
-// Until these have files of their own.
-mod cq {
-    pub struct CompletionQueue;
-}
-mod qp {
-    pub struct QueuePair;
-}

@@ -3,10 +3,10 @@
 use rdma_core_sys::bindings::verbs_context_ops;
 
 use crate::capabilities::Capabilities;
-use crate::{ah, context, mr, multicast, mw, pd, query};
+use crate::{ah, context, cq, mr, multicast, mw, pd, qp, query};
 
 /// The operations of a context. What is left out, libibverbs refuses with `EOPNOTSUPP`.
-pub fn table(_capabilities: &Capabilities) -> verbs_context_ops {
+pub fn table(capabilities: &Capabilities) -> verbs_context_ops {
     let mut operations = verbs_context_ops::default();
     context::install(&mut operations);
     query::install(&mut operations);
@@ -15,5 +15,7 @@ pub fn table(_capabilities: &Capabilities) -> verbs_context_ops {
     mw::install(&mut operations);
     ah::install(&mut operations);
     multicast::install(&mut operations);
+    cq::install(&mut operations, capabilities);
+    qp::install(&mut operations, capabilities);
     operations
 }

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int};
 
 use irdma_hw::limits::{DeviceLimits, Features};
 use rdma_core_sys::bindings::{
-    ib_uverbs_ex_query_device_resp, ibv_cmd_query_device_any, ibv_context, ibv_device_attr, ibv_device_attr_ex,
+    IBV_QP_STATE, IBV_QPS_ERR, ib_uverbs_ex_query_device_resp, ibv_cmd_query_device_any, ibv_context, ibv_device_attr, ibv_device_attr_ex,
     ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_query_device_ex_input, verbs_context_ops,
 };
 
@@ -12,6 +12,7 @@ use crate::boundary;
 use crate::command;
 use crate::context::Context;
 use crate::errno::Errno;
+use crate::qp::QueuePair;
 
 unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
@@ -84,7 +85,15 @@ unsafe extern "C" fn query_qp(
     created: *mut ibv_qp_init_attr,
 ) -> c_int {
     // SAFETY: libibverbs calls with a QP of ours and the program's structs.
-    unsafe { boundary::status((*qp).context, "query_qp", || command::query_qp(qp, attributes, mask, created)) }
+    unsafe {
+        boundary::status((*qp).context, "query_qp", || {
+            command::query_qp(qp, attributes, mask, created)?;
+            if mask as u32 & IBV_QP_STATE != 0 && (*attributes).qp_state == IBV_QPS_ERR {
+                QueuePair::of(qp).set_in_error();
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Fills the operations of this file.

@@ -15,6 +15,8 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use irdma_hw::queue::Side;
+
 use crate::errno::{Errno, Result};
 use crate::memory::Anonymous;
 
@@ -82,15 +84,6 @@ unsafe impl<Q, C> Send for Table<Q, C> {}
 // SAFETY: as above.
 unsafe impl<Q, C> Sync for Table<Q, C> {}
 
-/// The queue a completion is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Of the send queue.
-    Send,
-    /// Of the receive queue.
-    Receive,
-}
-
 impl<Q, C> Table<Q, C> {
     /// A table for `max_qps` queue pairs; as many as a table can have if 0.
     ///
@@ -120,11 +113,11 @@ impl<Q, C> Table<Q, C> {
     ///
     /// The caller holds the lock of `cq`, and may use the answer while it does.
     #[inline]
-    pub fn find(&self, completion_context: u64, direction: Direction, cq: NonNull<C>) -> Option<NonNull<Q>> {
+    pub fn find(&self, completion_context: u64, side: Side, cq: NonNull<C>) -> Option<NonNull<Q>> {
         let entry = self.entry(index_of(completion_context))?;
-        let its_cq = match direction {
-            Direction::Send => &entry.send_cq,
-            Direction::Receive => &entry.recv_cq,
+        let its_cq = match side {
+            Side::Send => &entry.send_cq,
+            Side::Receive => &entry.recv_cq,
         };
         // Relaxed: if the slot is of this CQ, the caller's lock orders all of its words;
         // if it is not, it is refused whatever mixture of uses is read.
@@ -212,18 +205,18 @@ mod tests {
         let ([qp, ..], [send, recv, other]) = (pointers(&qps), pointers(&cqs));
         let slot = table.reserve().unwrap();
         let number = slot.completion_context();
-        assert_eq!(table.find(number, Direction::Send, send), None);
+        assert_eq!(table.find(number, Side::Send, send), None);
         table.publish(&slot, qp, send, recv);
-        assert_eq!(table.find(number, Direction::Send, send), Some(qp));
-        assert_eq!(table.find(number, Direction::Receive, recv), Some(qp));
-        assert_eq!(table.find(number, Direction::Receive, send), None);
-        assert_eq!(table.find(number, Direction::Send, other), None);
+        assert_eq!(table.find(number, Side::Send, send), Some(qp));
+        assert_eq!(table.find(number, Side::Receive, recv), Some(qp));
+        assert_eq!(table.find(number, Side::Receive, send), None);
+        assert_eq!(table.find(number, Side::Send, other), None);
         for bit in 0..64 {
-            assert_eq!(table.find(number ^ (1 << bit), Direction::Send, send), None);
+            assert_eq!(table.find(number ^ (1 << bit), Side::Send, send), None);
         }
-        assert_eq!(table.find(0, Direction::Send, send), None);
+        assert_eq!(table.find(0, Side::Send, send), None);
         table.withdraw(&slot);
-        assert_eq!(table.find(number, Direction::Send, send), None);
+        assert_eq!(table.find(number, Side::Send, send), None);
     }
 
     #[test]
@@ -237,8 +230,8 @@ mod tests {
         let slot = table.reserve().unwrap();
         table.publish(&slot, qp, send, recv);
         assert_ne!(slot.completion_context(), old);
-        assert_eq!(table.find(old, Direction::Send, send), None);
-        assert_eq!(table.find(slot.completion_context(), Direction::Send, send), Some(qp));
+        assert_eq!(table.find(old, Side::Send, send), None);
+        assert_eq!(table.find(slot.completion_context(), Side::Send, send), Some(qp));
     }
 
     #[test]

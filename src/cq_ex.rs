@@ -1,0 +1,156 @@
+//! The extended polling interface: one completion at a time, read field by field.
+//!
+//! The same completions as `ibv_poll_cq` gives, of the same decoder.
+
+use core::ffi::{c_int, c_uint};
+
+use irdma_hw::format::{CompletionOpcode, Status};
+use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation};
+use irdma_hw::limits::{DeviceLimits, Features, HardwareGeneration};
+use irdma_hw::queue::{Completion, CompletionFlags};
+use rdma_core_sys::bindings::{
+    IBV_WC_EX_WITH_BYTE_LEN, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_IMM, IBV_WC_EX_WITH_QP_NUM,
+    IBV_WC_EX_WITH_SL, IBV_WC_EX_WITH_SLID, IBV_WC_EX_WITH_SRC_QP, ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_opcode,
+};
+
+use crate::cq::CompletionQueue;
+use crate::errno::{Errno, Result};
+use crate::poll_cq::Attached;
+
+/// What is read before anything was polled.
+pub const NONE: Completion = Completion {
+    wr_id: 0,
+    status: Status::Success,
+    opcode: CompletionOpcode::Send,
+    vendor_error: 0,
+    length: 0,
+    data: 0,
+    queue_pair: 0,
+    source_queue_pair: 0,
+    flags: CompletionFlags::empty(),
+    timestamp: 0,
+};
+
+/// Fields that every device can tell.
+const FIELDS: u32 = IBV_WC_EX_WITH_BYTE_LEN
+    | IBV_WC_EX_WITH_IMM
+    | IBV_WC_EX_WITH_QP_NUM
+    | IBV_WC_EX_WITH_SRC_QP
+    | IBV_WC_EX_WITH_SLID
+    | IBV_WC_EX_WITH_SL;
+
+/// Refuses fields that the device cannot tell, and GEN1, which has no such interface.
+pub fn check_flags(limits: &DeviceLimits, wc_flags: u64) -> Result<()> {
+    let timestamp = if limits.features.contains(Features::CQE_TIMESTAMPS) {
+        IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    } else {
+        0
+    };
+    if limits.generation == HardwareGeneration::Gen1 || wc_flags & !u64::from(FIELDS | timestamp) != 0 {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    Ok(())
+}
+
+/// Takes the next completion, or says that there is none.
+///
+/// # Safety
+/// The caller holds the lock of the queue.
+#[inline(always)]
+unsafe fn take<G: Generation>(cq: &CompletionQueue) -> c_int {
+    // SAFETY: under the lock.
+    unsafe {
+        let Some(completion) = cq.queue().poll::<G, _>(&Attached(cq)) else { return libc::ENOENT };
+        let visible = cq.as_extended();
+        (*visible).wr_id = completion.wr_id;
+        (*visible).status = completion.status as u32;
+        cq.current().write(completion);
+    }
+    0
+}
+
+unsafe extern "C" fn start_poll<G: Generation>(cq: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
+    // SAFETY: the program polls a queue of ours, with attributes or NULL.
+    unsafe {
+        if attributes.as_ref().is_some_and(|attributes| attributes.comp_mask != 0) {
+            return libc::EINVAL;
+        }
+        let cq = CompletionQueue::of(cq.cast());
+        let guard = cq.lock().lock();
+        let status = take::<G>(cq);
+        if status == 0 {
+            // Until `end_poll`.
+            guard.keep();
+        }
+        status
+    }
+}
+
+unsafe extern "C" fn next_poll<G: Generation>(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: the lock is held since `start_poll`.
+    unsafe { take::<G>(CompletionQueue::of(cq.cast())) }
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    // SAFETY: the lock is held since `start_poll`.
+    unsafe { CompletionQueue::of(cq.cast()).lock().unlock() }
+}
+
+/// The completion taken last.
+///
+/// # Safety
+/// The program is between `start_poll` and `end_poll`, so holds the lock.
+#[inline(always)]
+unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a Completion {
+    // SAFETY: as the caller promises.
+    unsafe { &*CompletionQueue::of(cq.cast()).current() }
+}
+
+/// Functions that read a field of the current completion.
+macro_rules! readers {
+    ($($name:ident -> $type:ty: |$completion:ident| $value:expr;)*) => {
+        $(unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
+            // SAFETY: read only between `start_poll` and `end_poll`.
+            let $completion = unsafe { current(cq) };
+            $value
+        })*
+    };
+}
+
+readers! {
+    read_opcode -> ibv_wc_opcode: |completion| completion.opcode as u32;
+    read_vendor_err -> u32: |completion| completion.vendor_error;
+    read_wc_flags -> c_uint: |completion| completion.flags.bits();
+    read_byte_len -> u32: |completion| completion.length;
+    // Also the invalidated key: libibverbs reads both with this.
+    read_imm_data -> u32: |completion| completion.data;
+    read_qp_num -> u32: |completion| completion.queue_pair;
+    read_src_qp -> u32: |completion| completion.source_queue_pair;
+    // RoCE and iWARP have neither LIDs nor service levels.
+    read_slid -> u32: |_completion| 0;
+    read_sl -> u8: |_completion| 0;
+    read_completion_ts -> u64: |completion| completion.timestamp.into();
+}
+
+/// Fills the functions of the interface, those of fields as the program asked for them.
+pub fn install(cq: &CompletionQueue, limits: &DeviceLimits, wc_flags: u64) {
+    // SAFETY: not handed out yet, so nobody else looks at it.
+    let cq = unsafe { &mut *cq.as_extended() };
+    let asked = |flag: u32| wc_flags & u64::from(flag) != 0;
+    (cq.start_poll, cq.next_poll) = match limits.generation {
+        HardwareGeneration::Gen1 => (Some(start_poll::<Gen1> as _), Some(next_poll::<Gen1> as _)),
+        HardwareGeneration::Gen2 => (Some(start_poll::<Gen2> as _), Some(next_poll::<Gen2> as _)),
+        HardwareGeneration::Gen3 => (Some(start_poll::<Gen3> as _), Some(next_poll::<Gen3> as _)),
+    };
+    cq.end_poll = Some(end_poll);
+    cq.read_opcode = Some(read_opcode);
+    cq.read_vendor_err = Some(read_vendor_err);
+    cq.read_wc_flags = Some(read_wc_flags);
+    cq.read_byte_len = asked(IBV_WC_EX_WITH_BYTE_LEN).then_some(read_byte_len);
+    cq.read_imm_data = asked(IBV_WC_EX_WITH_IMM).then_some(read_imm_data);
+    cq.read_qp_num = asked(IBV_WC_EX_WITH_QP_NUM).then_some(read_qp_num);
+    cq.read_src_qp = asked(IBV_WC_EX_WITH_SRC_QP).then_some(read_src_qp);
+    cq.read_slid = asked(IBV_WC_EX_WITH_SLID).then_some(read_slid);
+    cq.read_sl = asked(IBV_WC_EX_WITH_SL).then_some(read_sl);
+    cq.read_completion_ts = asked(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP).then_some(read_completion_ts);
+}

@@ -1,0 +1,162 @@
+//! Queue pairs: what they are, and their end. Creation is in `qp_create`, states in
+//! `qp_state`, work requests in `post_send` and `post_recv`.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use core::mem::offset_of;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use irdma_hw::queue::{self, Member, SharedReceiveQueue, Side};
+use rdma_core_sys::bindings::{ibv_cmd_destroy_qp, ibv_qp, verbs_context_ops};
+use rdma_core_sys::queue_pair::QueuePairHead;
+
+use crate::boundary;
+use crate::capabilities::Capabilities;
+use crate::context::Context;
+use crate::cq::CompletionQueue;
+use crate::errno::Errno;
+use crate::lock::{Lock, lock_both};
+use crate::memory::QueueMemory;
+use crate::table::Slot;
+use crate::{post_recv, post_send, qp_create, qp_state};
+
+/// A queue pair. Libibverbs knows its first field only.
+#[repr(C)]
+pub struct QueuePair {
+    // Libibverbs writes to it while others hold references to the whole.
+    pub(crate) head: UnsafeCell<QueuePairHead>,
+    /// The hardware's queues.
+    pub(crate) queues: queue::QueuePair,
+    /// Excludes other posts to the send queue.
+    pub(crate) send_lock: Lock,
+    /// Excludes other posts to the receive queue.
+    pub(crate) receive_lock: Lock,
+    /// Bit N: work requests of `enum ibv_wr_opcode` N can be posted.
+    pub(crate) postable: u32,
+    /// Every work request is signaled.
+    pub(crate) signals_all: bool,
+    /// It has not left the state that it was created in.
+    pub(crate) is_fresh: AtomicBool,
+    /// Its place in the context's table.
+    pub(crate) slot: Option<Slot>,
+    /// Where its completions go. They outlive it: the kernel destroys no queue that
+    /// one uses.
+    pub(crate) send_cq: NonNull<CompletionQueue>,
+    pub(crate) recv_cq: NonNull<CompletionQueue>,
+    // Before the memory that it works on.
+    pub(crate) kernel: KernelQueuePair,
+    pub(crate) _memory: QueueMemory,
+}
+
+const _: () = assert!(offset_of!(QueuePair, head) == 0);
+
+/// The kernel's half of a queue pair; destroyed on drop unless the verb has done so.
+pub(crate) struct KernelQueuePair(pub(crate) Option<NonNull<ibv_qp>>);
+
+impl Drop for KernelQueuePair {
+    fn drop(&mut self) {
+        let Some(qp) = self.0 else { return };
+        // SAFETY: created in `qp_create` and not destroyed since; the context outlives it.
+        unsafe {
+            if !Context::of((*qp.as_ptr()).context).is_closing() {
+                ibv_cmd_destroy_qp(qp.as_ptr());
+            }
+        }
+    }
+}
+
+impl QueuePair {
+    /// The queue pair around what a verb was given.
+    ///
+    /// # Safety
+    /// `qp` is one that this provider created and that is not destroyed for as long as
+    /// the answer is used.
+    #[inline(always)]
+    pub unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a QueuePair {
+        // SAFETY: as the caller promises; the first field.
+        unsafe { &*qp.cast() }
+    }
+
+    /// As libibverbs takes it.
+    pub fn as_ibv(&self) -> *mut ibv_qp {
+        self.head.get().cast()
+    }
+
+    /// Whether it is as it was created, for all that is known.
+    pub fn is_fresh(&self) -> bool {
+        self.is_fresh.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it is in the error state.
+    pub fn set_in_error(&self) {
+        self.queues.set_in_error();
+    }
+
+    /// The lock that excludes posts to one of the queues.
+    #[inline(always)]
+    fn lock(&self, side: Side) -> &Lock {
+        match side {
+            Side::Send => &self.send_lock,
+            Side::Receive => &self.receive_lock,
+        }
+    }
+}
+
+impl Member for QueuePair {
+    #[inline(always)]
+    fn queues(&self) -> &queue::QueuePair {
+        &self.queues
+    }
+
+    fn shared(&self) -> Option<&SharedReceiveQueue> {
+        None
+    }
+
+    fn excluding_poster<Result>(&self, side: Side, action: impl FnOnce() -> Result) -> Result {
+        let _guard = self.lock(side).lock();
+        action()
+    }
+}
+
+/// Lets pollers find a queue pair, or no more, under the locks of both its CQs.
+pub(crate) fn with_both_cqs<T>(
+    send_cq: NonNull<CompletionQueue>,
+    recv_cq: NonNull<CompletionQueue>,
+    action: impl FnOnce() -> T,
+) -> T {
+    // SAFETY: both outlive the queue pair that the caller has.
+    let (send, receive) = unsafe { (send_cq.as_ref(), recv_cq.as_ref()) };
+    let _guards = lock_both(send.lock(), receive.lock());
+    action()
+}
+
+unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
+    // SAFETY: libibverbs calls with what `create_qp` returned.
+    unsafe {
+        let context = (*qp).context;
+        boundary::status(context, "destroy_qp", || {
+            Errno::check(ibv_cmd_destroy_qp(qp))?;
+            let owner = Context::of(context);
+            let mut qp = owner.objects().take_back(NonNull::from(QueuePair::of(qp)));
+            qp.kernel.0 = None;
+            if let Some(slot) = qp.slot.take() {
+                // CQEs of it that are still to come find nothing in the table and are
+                // passed over, wherever they are: in either queue, or in a ring of before
+                // a resize.
+                with_both_cqs(qp.send_cq, qp.recv_cq, || owner.queue_pairs().withdraw(&slot));
+                owner.queue_pairs().give_back(slot);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Fills the operations of this file and of those that work on queue pairs.
+pub fn install(operations: &mut verbs_context_ops, capabilities: &Capabilities) {
+    operations.destroy_qp = Some(destroy_qp);
+    qp_create::install(operations);
+    qp_state::install(operations);
+    post_send::install(operations, capabilities.limits.generation);
+    post_recv::install(operations, capabilities.limits.generation);
+}

@@ -1,0 +1,272 @@
+//! Creation of queue pairs.
+
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicBool;
+
+use irdma_hw::format::{ReceiveOpcodes, SEND_DOORBELL};
+use irdma_hw::limits::{
+    DeviceLimits, Features, HardwareGeneration, LimitExceeded, QueuePairCapabilities, QueuePairMemory, WorkQueueSize,
+};
+use irdma_hw::queue::{self, OutOfMemory, ReceiveQueue, ReceiveQueueParts, SendQueue, SendQueueParts, Service};
+use irdma_hw::ring::{Doorbell, QuantumRing};
+use rdma_core_sys::bindings::*;
+use rdma_core_sys::driver_data::{CreateQpRequest, CreateQpResponse, QUEUE_PAIR, RegisterMemoryRequest};
+use rdma_core_sys::queue_pair::QueuePairHead;
+
+use crate::boundary;
+use crate::capabilities::Capabilities;
+use crate::command;
+use crate::context::{Context, QueuePairs};
+use crate::cq::CompletionQueue;
+use crate::errno::{Errno, Result};
+use crate::lock::Lock;
+use crate::log::{self, Level};
+use crate::memory::QueueMemory;
+use crate::qp::{KernelQueuePair, QueuePair, with_both_cqs};
+use crate::table::Slot;
+
+impl From<OutOfMemory> for Errno {
+    fn from(_: OutOfMemory) -> Errno {
+        Errno::NO_MEMORY
+    }
+}
+
+/// A slot of the table, given back on drop unless it is taken.
+struct Reserved<'context> {
+    table: &'context QueuePairs,
+    slot: Option<Slot>,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.table.give_back(slot);
+        }
+    }
+}
+
+/// What a queue pair is to be, after the checks.
+struct Plan {
+    service: Service,
+    cap: ibv_qp_cap,
+    send: WorkQueueSize,
+    receive: WorkQueueSize,
+}
+
+/// Checks what is asked for against what there is.
+fn plan(limits: &DeviceLimits, attributes: &ibv_qp_init_attr) -> core::result::Result<Plan, LimitExceeded> {
+    let cap = attributes.cap;
+    Ok(Plan {
+        service: if attributes.qp_type == IBV_QPT_UD { Service::Datagram } else { Service::Connected },
+        cap,
+        send: limits.send_queue(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data)?,
+        receive: limits.receive_queue(cap.max_recv_wr, cap.max_recv_sge)?,
+    })
+}
+
+/// Creates a queue pair; on success `attributes.cap` becomes what it can do.
+///
+/// # Safety
+/// `pd` is alive, the attributes name objects of its context or NULL.
+unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<NonNull<QueuePair>> {
+    // SAFETY: as the caller promises.
+    let (context, owner) = unsafe { ((*pd).context, Context::of((*pd).context)) };
+    let limits = owner.limits();
+    if !matches!(attributes.qp_type, IBV_QPT_RC | IBV_QPT_UD) {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    let send_cq = NonNull::new(attributes.send_cq).ok_or(Errno::INVALID)?.cast::<CompletionQueue>();
+    let recv_cq = NonNull::new(attributes.recv_cq).ok_or(Errno::INVALID)?.cast::<CompletionQueue>();
+    let plan = plan(limits, attributes).map_err(|exceeded| {
+        // SAFETY: as the caller promises.
+        unsafe { log::exceeded(context, "QP", exceeded.quantity.name(), exceeded.asked, exceeded.limit) }
+    })?;
+
+    let layout = QueuePairMemory::new(plan.send, plan.receive);
+    let memory = QueueMemory::allocate(
+        NonNull::new(pd).ok_or(Errno::INVALID)?,
+        layout.bytes,
+        RegisterMemoryRequest {
+            reg_type: QUEUE_PAIR,
+            sq_pages: plan.send.pages() as u16,
+            rq_pages: plan.receive.pages() as u16,
+            ..RegisterMemoryRequest::default()
+        },
+    )?;
+    let table = owner.queue_pairs();
+    let mut reserved = Reserved { table, slot: Some(table.reserve()?) };
+    let completion_context = reserved.slot.as_ref().map_or(0, Slot::completion_context);
+
+    let mut qp = Box::<QueuePair>::new_uninit();
+    let at = qp.as_mut_ptr();
+    let mut asked = attributes_for_kernel(pd, attributes, &plan, owner.capabilities());
+    let addresses =
+        CreateQpRequest { user_wqe_bufs: memory.buffer().address(), user_compl_ctx: completion_context };
+    // SAFETY: the first field; what the request names is registered.
+    let (response, kernel) = unsafe {
+        (&raw mut (*at).head).write(UnsafeCell::new(QueuePairHead::default()));
+        let head = (&raw mut (*at).head).cast::<QueuePairHead>();
+        let response = command::create_qp(context, head, &mut asked, addresses)?;
+        let qp = &raw mut (*head).qp;
+        (*qp).qp_num = response.qp_id;
+        (response, KernelQueuePair(NonNull::new(qp)))
+    };
+    let answered = (plan.send.answered(response.actual_sq_size), plan.receive.answered(response.actual_rq_size));
+    let (Some(send), Some(receive)) = answered else {
+        let (sq, rq) = (response.actual_sq_size, response.actual_rq_size);
+        // SAFETY: as the caller promises.
+        unsafe {
+            log::line(context, Level::Error, format_args!("QP: the kernel answers impossible sizes, SQ {sq}, RQ {rq}"));
+        }
+        return Err(Errno::INVALID);
+    };
+
+    // SAFETY: the sizes are within those that the memory was laid out for, and it lives
+    // as long as the queues.
+    let (send_ring, receive_ring) = unsafe {
+        let base = memory.buffer().base();
+        (QuantumRing::new(base, send.quanta), QuantumRing::new(base.add(layout.receive), receive.quanta))
+    };
+    let capabilities = QueuePairCapabilities::from_bits_retain(response.qp_caps);
+    let queues = queue::QueuePair::new(
+        SendQueue::new(SendQueueParts {
+            ring: send_ring,
+            doorbell: doorbell(owner)?,
+            number: response.qp_id,
+            chunk: limits.send_chunk,
+            max_fragments: plan.cap.max_send_sge,
+            max_read_fragments: limits.max_read_fragments,
+            max_inline: plan.cap.max_inline_data,
+            connection_wqes: connection_wqes(owner.capabilities(), &response),
+        })?,
+        ReceiveQueue::new(ReceiveQueueParts {
+            ring: receive_ring,
+            shift: receive.shift,
+            max_fragments: plan.cap.max_recv_sge,
+        })?,
+        plan.service,
+        receive_opcodes(limits.generation, capabilities),
+    );
+    // SAFETY: the first field was initialised above, each other field is written here, once.
+    let qp = unsafe {
+        (&raw mut (*at).queues).write(queues);
+        (&raw mut (*at).send_lock).write(Lock::new());
+        (&raw mut (*at).receive_lock).write(Lock::new());
+        (&raw mut (*at).postable).write(postable(limits, plan.service, capabilities));
+        (&raw mut (*at).signals_all).write(attributes.sq_sig_all != 0);
+        (&raw mut (*at).is_fresh).write(AtomicBool::new(true));
+        (&raw mut (*at).slot).write(None);
+        (&raw mut (*at).send_cq).write(send_cq);
+        (&raw mut (*at).recv_cq).write(recv_cq);
+        (&raw mut (*at).kernel).write(kernel);
+        (&raw mut (*at)._memory).write(memory);
+        qp.assume_init()
+    };
+    let qp = owner.objects().adopt(qp)?;
+    if let Some(slot) = reserved.slot.take() {
+        with_both_cqs(send_cq, recv_cq, || table.publish(&slot, qp, send_cq, recv_cq));
+        // SAFETY: not handed out yet, and pollers do not look at this field.
+        unsafe { (&raw mut (*qp.as_ptr()).slot).write(Some(slot)) };
+    }
+
+    attributes.cap = ibv_qp_cap {
+        max_send_wr: plan.send.usable_entries(),
+        max_recv_wr: plan.receive.usable_entries(),
+        ..asked.cap
+    };
+    Ok(qp)
+}
+
+/// The attributes that the kernel gets; the program's own stay as they are.
+fn attributes_for_kernel(
+    pd: *mut ibv_pd,
+    attributes: &ibv_qp_init_attr,
+    plan: &Plan,
+    capabilities: &Capabilities,
+) -> ibv_qp_init_attr_ex {
+    let mut cap = plan.cap;
+    if !capabilities.raw_attributes {
+        cap.max_send_wr = plan.send.entries();
+        cap.max_recv_wr = plan.receive.entries();
+    }
+    ibv_qp_init_attr_ex {
+        qp_context: attributes.qp_context,
+        send_cq: attributes.send_cq,
+        recv_cq: attributes.recv_cq,
+        srq: attributes.srq,
+        cap,
+        qp_type: attributes.qp_type,
+        sq_sig_all: attributes.sq_sig_all,
+        comp_mask: IBV_QP_INIT_ATTR_PD,
+        pd,
+        ..ibv_qp_init_attr_ex::default()
+    }
+}
+
+/// The doorbell of send queues.
+fn doorbell(context: &Context) -> Result<Doorbell> {
+    let register = context.doorbell().at(SEND_DOORBELL, size_of::<u32>()).ok_or(Errno::INTERNAL)?;
+    // SAFETY: the page is the device's, and mapped as long as the context is open.
+    Ok(unsafe { Doorbell::new(register) })
+}
+
+/// WQEs that the kernel places before the program's to set up the connection.
+fn connection_wqes(capabilities: &Capabilities, response: &CreateQpResponse) -> u32 {
+    let reports_arrival = capabilities.limits.features.contains(Features::RTS_EVENT);
+    match (capabilities.is_legacy(), response.lsmm != 0) {
+        (true, _) => 1,
+        (false, true) if reports_arrival => 3,
+        (false, true) => 1,
+        (false, false) => 0,
+    }
+}
+
+/// How the opcode of a receive's CQE is to be read.
+fn receive_opcodes(generation: HardwareGeneration, capabilities: QueuePairCapabilities) -> ReceiveOpcodes {
+    if generation == HardwareGeneration::Gen3 {
+        ReceiveOpcodes::WQE
+    } else if capabilities.contains(QueuePairCapabilities::SEND_WITH_IMMEDIATE) {
+        ReceiveOpcodes::WIRE
+    } else {
+        ReceiveOpcodes::IWARP
+    }
+}
+
+/// Which work requests can be posted: bit N for `enum ibv_wr_opcode` N.
+fn postable(limits: &DeviceLimits, service: Service, capabilities: QueuePairCapabilities) -> u32 {
+    let bits = |opcodes: &[ibv_wr_opcode]| opcodes.iter().fold(0, |bits, opcode| bits | 1 << opcode);
+    let mut opcodes = bits(&[IBV_WR_SEND]);
+    if capabilities.contains(QueuePairCapabilities::SEND_WITH_IMMEDIATE) {
+        opcodes |= bits(&[IBV_WR_SEND_WITH_IMM]);
+    }
+    if service == Service::Datagram {
+        return opcodes;
+    }
+    opcodes |= bits(&[
+        IBV_WR_RDMA_WRITE,
+        IBV_WR_RDMA_READ,
+        IBV_WR_SEND_WITH_INV,
+        IBV_WR_LOCAL_INV,
+        IBV_WR_BIND_MW,
+    ]);
+    if capabilities.contains(QueuePairCapabilities::WRITE_WITH_IMMEDIATE) {
+        opcodes |= bits(&[IBV_WR_RDMA_WRITE_WITH_IMM]);
+    }
+    if limits.features.contains(Features::ATOMICS) {
+        opcodes |= bits(&[IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD]);
+    }
+    opcodes
+}
+
+unsafe extern "C" fn create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    // SAFETY: libibverbs calls with a domain of ours and the program's attributes.
+    unsafe {
+        boundary::object((*pd).context, "create_qp", || create(pd, &mut *attributes).map(NonNull::cast))
+    }
+}
+
+/// Fills the operation of this file.
+pub fn install(operations: &mut verbs_context_ops) {
+    operations.create_qp = Some(create_qp);
+}
