@@ -5,6 +5,7 @@
 //! | command | does |
 //! |---|---|
 //! | `status` | objects alive, per open file and in all |
+//! | `list` | the queue pairs alive: number, completion context, numbers of their CQs |
 //! | `fail COMMAND [NTH] ERRNO [COUNT]` | lets a verbs command fail from its NTH call (1: the next) with ERRNO (name or number), COUNT times or for good |
 //! | `fail clear` | forgets all of these |
 //! | `cqe CQ HEX` | writes a CQE made by hand (32 or 64 bytes) to the CQ of that number; the device sets its valid bit |
@@ -16,6 +17,7 @@ use std::fmt::Write;
 
 use irdma_engine::Platform;
 use irdma_engine::event::{AsyncEvent, Source, Subject};
+use irdma_engine::spec::CqId;
 
 use crate::abi::number::event;
 use crate::device::Device;
@@ -30,6 +32,7 @@ impl Device {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
             ["status"] => Ok(self.status()),
+            ["list"] => Ok(self.list()),
             ["fail", "clear"] => {
                 self.hardware.faults.clear();
                 Ok(String::new())
@@ -99,6 +102,26 @@ impl Device {
         Ok(String::new())
     }
 
+    fn list(&self) -> String {
+        let mut text = String::new();
+        for file in self.files.values() {
+            let queue_pairs = file.objects.iter().filter_map(|object| match object {
+                Object::Qp(qp) => Some(qp),
+                _ => None,
+            });
+            for qp in queue_pairs {
+                let (send_cq, recv_cq) = (cq_number(file, qp.send_cq), cq_number(file, qp.recv_cq));
+                // Writing to a string cannot fail.
+                let _ = writeln!(
+                    text,
+                    "qp {} context {:#x} send_cq {send_cq} recv_cq {recv_cq}",
+                    qp.id, qp.completion_context
+                );
+            }
+        }
+        text
+    }
+
     fn status(&self) -> String {
         let mut text = String::new();
         let mut all = Census::default();
@@ -110,6 +133,14 @@ impl Device {
         }
         let _ = writeln!(text, "total: files {} {all}", self.files.len());
         text
+    }
+}
+
+/// The device's number of the CQ with that handle.
+fn cq_number(file: &OpenFile, handle: u32) -> CqId {
+    match file.objects.get(handle) {
+        Some(Object::Cq(cq)) => cq.id,
+        _ => 0,
     }
 }
 

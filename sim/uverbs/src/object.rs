@@ -200,6 +200,8 @@ pub struct Qp {
     pub recv_cq: u32,
     /// Handle of its SRQ.
     pub srq: Option<u32>,
+    /// Comes back in its CQEs.
+    pub completion_context: u64,
     /// State in the verbs' sense.
     pub state: IbState,
     /// State that the hardware was put into; RESET stands for one that was never touched.

@@ -234,6 +234,7 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
         send_cq: wanted.send_cq,
         recv_cq: wanted.recv_cq,
         srq: wanted.srq,
+        completion_context: rings.user_compl_ctx,
         state: IbState::Reset,
         hardware: QpState::Reset,
         cap: QpCap { max_send_wr: sq.work_requests, max_recv_wr: rq.work_requests, ..cap },
