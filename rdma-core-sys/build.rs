@@ -86,8 +86,11 @@ fn layout_of(version: &str) -> Result<&'static Layout, String> {
         .iter()
         .find(|layout| release.is_some_and(|release| (layout.first..=layout.last).contains(&release)))
         .ok_or_else(|| {
-            let supported: Vec<_> =
-                LAYOUTS.iter().map(|layout| format!("{} to {}", layout.first, layout.last)).collect();
+            let releases = |layout: &Layout| match layout.last {
+                last if last == layout.first => last.to_string(),
+                last => format!("{} to {last}", layout.first),
+            };
+            let supported: Vec<_> = LAYOUTS.iter().map(releases).collect();
             format!(
                 "libibverbs {version} is of an rdma-core release that is not supported; supported are {}",
                 supported.join(", ")
@@ -129,6 +132,8 @@ fn generate(target: &Target, layout: &Layout) {
         .generate_comments(false)
         .derive_default(true)
         .use_core()
+        // Built again when one of the headers changes.
+        .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()))
         .generate()
         .unwrap_or_else(|error| fail(&format!("bindgen: {error}")));
     let output = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("bindings.rs");

@@ -45,15 +45,6 @@ pub unsafe fn object<T>(
     }
 }
 
-/// Runs a verb that returns nothing; the log line is all that can be done about a failure.
-///
-/// # Safety
-/// `context` is open.
-pub unsafe fn nothing(context: *mut ibv_context, verb: &str, body: impl FnOnce()) {
-    // SAFETY: as the caller promises.
-    let _ = unsafe { logged(context, verb, || { body(); Ok(()) }) };
-}
-
 /// Runs `body`; a panic becomes a log line and [`Errno::INTERNAL`].
 ///
 /// # Safety
@@ -61,7 +52,13 @@ pub unsafe fn nothing(context: *mut ibv_context, verb: &str, body: impl FnOnce()
 unsafe fn logged<T>(context: *mut ibv_context, verb: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     caught(body).unwrap_or_else(|| {
         // SAFETY: as the caller promises.
-        unsafe { log::line(context, Level::Error, format_args!("{verb}: the provider failed; this is a fault of it")) };
+        unsafe {
+            log::line(
+                context,
+                Level::Error,
+                format_args!("{verb}: the provider failed; this is a fault of it"),
+            )
+        };
         Err(Errno::INTERNAL)
     })
 }

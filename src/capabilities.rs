@@ -1,9 +1,7 @@
 //! What the kernel and the device behind it can do, as the open call reported it.
 
 use irdma_hw::limits::{DeviceLimits, Features, HardwareGeneration};
-use rdma_core_sys::driver_data::{
-    AllocContextResponse, MAX_HW_SRQ_QUANTA, MIN_HW_WQ_SIZE, USE_RAW_ATTR,
-};
+use rdma_core_sys::driver_data::{AllocContextResponse, MAX_HW_SRQ_QUANTA, MIN_HW_WQ_SIZE, USE_RAW_ATTR};
 
 /// What an open context can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +79,11 @@ fn limits(response: &AllocContextResponse, generation: HardwareGeneration, asked
         max_send_quanta: response.max_hw_wq_quanta,
         max_receive_quanta: response.max_hw_rq_quanta,
         max_shared_quanta: if says(MAX_HW_SRQ_QUANTA) { response.max_hw_srq_quanta } else { 0 },
-        min_work_queue: if says(MIN_HW_WQ_SIZE) { response.min_hw_wq_size.into() } else { SMALLEST_WORK_QUEUE },
+        min_work_queue: if says(MIN_HW_WQ_SIZE) {
+            response.min_hw_wq_size.into()
+        } else {
+            SMALLEST_WORK_QUEUE
+        },
         max_completion_slots: response.max_hw_cq_size,
     }
 }
@@ -113,7 +115,8 @@ mod tests {
     #[test]
     fn revisions_name_generations() {
         let generation = |revision| {
-            Capabilities::from_response(&response(revision), 5).map(|capabilities| capabilities.limits.generation)
+            Capabilities::from_response(&response(revision), 5)
+                .map(|capabilities| capabilities.limits.generation)
         };
         assert_eq!(generation(0), Ok(HardwareGeneration::Gen1));
         assert_eq!(generation(2), Ok(HardwareGeneration::Gen2));

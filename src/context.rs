@@ -11,7 +11,6 @@ use rdma_core_sys::bindings::{
     _verbs_init_and_alloc_context, ibv_context, ibv_device, ibv_pd, verbs_context, verbs_context_ops,
     verbs_set_ops, verbs_uninit_context,
 };
-use rdma_core_sys::queue_pair::CompMaskOffset;
 
 use crate::boundary;
 use crate::capabilities::Capabilities;
@@ -37,11 +36,9 @@ pub struct Context {
     verbs: UnsafeCell<verbs_context>,
     closing: AtomicBool,
     capabilities: Capabilities,
-    comp_mask_offset: CompMaskOffset,
     doorbell: DevicePage,
     queue_memory_pd: ibv_pd,
     queue_pairs: QueuePairs,
-    device_pages: Objects,
     objects: Objects,
 }
 
@@ -67,12 +64,6 @@ impl Context {
         unsafe { context.byte_sub(offset_of!(verbs_context, context)).cast() }
     }
 
-    /// As libibverbs takes it.
-    pub fn as_ibv(&self) -> *mut ibv_context {
-        // SAFETY: a field of what the cell holds.
-        unsafe { &raw mut (*self.verbs.get()).context }
-    }
-
     /// Formats, features and sizes.
     pub fn limits(&self) -> &DeviceLimits {
         &self.capabilities.limits
@@ -81,11 +72,6 @@ impl Context {
     /// What else the kernel said.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    /// Where the loaded libibverbs keeps the mark of an extended queue pair.
-    pub fn comp_mask_offset(&self) -> CompMaskOffset {
-        self.comp_mask_offset
     }
 
     /// The doorbell page; at least as long as a system page.
@@ -108,22 +94,10 @@ impl Context {
         &self.objects
     }
 
-    /// Pages of the device that objects use besides the doorbell page. They are unmapped
-    /// before the context is closed, because the kernel keeps it open as long as one is mapped.
-    pub fn device_pages(&self) -> &Objects {
-        &self.device_pages
-    }
-
     /// Whether the kernel has already freed everything of this context, so that
     /// nothing may be asked of it any more.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
-    }
-
-    /// The descriptor of the device node.
-    pub fn descriptor(&self) -> c_int {
-        // SAFETY: set when libibverbs initialised it, and not changed since.
-        unsafe { (*self.as_ibv()).cmd_fd }
     }
 }
 
@@ -179,11 +153,14 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
         let built = size_of::<verbs_context>();
         // SAFETY: being opened.
         unsafe {
-            log::line(ibv, Level::Error, format_args!("open: libibverbs has contexts of {known} bytes, built for {built}"));
+            log::line(
+                ibv,
+                Level::Error,
+                format_args!("open: libibverbs has contexts of {known} bytes, built for {built}"),
+            );
         }
         return Err(Errno::NOT_SUPPORTED);
     }
-    let comp_mask_offset = CompMaskOffset::probe().ok_or(Errno::NOT_SUPPORTED)?;
     // SAFETY: being opened.
     let Opened { capabilities, doorbell_key } = unsafe { negotiation::open(verbs)? };
     let doorbell = DevicePage::map(descriptor, doorbell_key)?;
@@ -200,11 +177,9 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
     unsafe {
         (&raw mut (*at).closing).write(AtomicBool::new(false));
         (&raw mut (*at).capabilities).write(capabilities);
-        (&raw mut (*at).comp_mask_offset).write(comp_mask_offset);
         (&raw mut (*at).doorbell).write(doorbell);
         (&raw mut (*at).queue_memory_pd).write(queue_memory_pd);
         (&raw mut (*at).queue_pairs).write(queue_pairs);
-        (&raw mut (*at).device_pages).write(Objects::default());
         (&raw mut (*at).objects).write(Objects::default());
         verbs_set_ops(verbs, &operations::table(&capabilities));
     }
@@ -238,12 +213,11 @@ pub unsafe extern "C" fn alloc_context(
 pub unsafe extern "C" fn free_context(context: *mut ibv_context) {
     // SAFETY: of this provider.
     let context = unsafe { Context::around(context) };
-    // The device's pages first: the kernel holds the context open for them. Then the
-    // descriptor, with which the kernel destroys every object, and only then the memory
-    // that the device was working on.
+    // The doorbell page first: the kernel holds the context open as long as it is mapped.
+    // Then the descriptor, with which the kernel destroys every object, and only then the
+    // memory that the device was working on.
     // SAFETY: each field is dropped once, and nobody else uses the context.
     unsafe {
-        drop_in_place(&raw mut (*context).device_pages);
         drop_in_place(&raw mut (*context).doorbell);
         (*context).closing.store(true, Ordering::Relaxed);
         verbs_uninit_context(context.cast());

@@ -96,7 +96,8 @@ impl Drop for Guard<'_> {
 ///
 /// In the order of their addresses, so that two threads cannot wait for each other.
 pub fn lock_both<'a>(one: &'a Lock, other: &'a Lock) -> (Guard<'a>, Option<Guard<'a>>) {
-    let (first, second) = if core::ptr::from_ref(one) < core::ptr::from_ref(other) { (one, other) } else { (other, one) };
+    let (first, second) =
+        if core::ptr::from_ref(one) < core::ptr::from_ref(other) { (one, other) } else { (other, one) };
     let guard = first.lock();
     (guard, (!core::ptr::eq(one, other)).then(|| second.lock()))
 }

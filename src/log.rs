@@ -7,9 +7,7 @@ use core::fmt::{Arguments, Display};
 use std::ffi::CString;
 use std::io::{self, Write};
 
-use rdma_core_sys::bindings::{
-    __verbs_log, VERBS_LOG_DEBUG, VERBS_LOG_ERR, VERBS_LOG_INFO, VERBS_LOG_WARN, ibv_context, verbs_context,
-};
+use rdma_core_sys::bindings::{__verbs_log, VERBS_LOG_ERR, VERBS_LOG_WARN, ibv_context, verbs_context};
 
 use crate::errno::Errno;
 
@@ -21,10 +19,6 @@ pub enum Level {
     Error = VERBS_LOG_ERR,
     /// Something is not as it should be.
     Warning = VERBS_LOG_WARN,
-    /// Worth knowing.
-    Info = VERBS_LOG_INFO,
-    /// For whoever looks into the provider.
-    Debug = VERBS_LOG_DEBUG,
 }
 
 /// Writes one line about a context; `errno` stays as it is.
@@ -59,7 +53,9 @@ pub unsafe fn exceeded(
     limit: impl Display,
 ) -> Errno {
     // SAFETY: as the caller promises.
-    unsafe { line(context, Level::Error, format_args!("{object}: {what} {asked} exceeds the limit of {limit}")) };
+    unsafe {
+        line(context, Level::Error, format_args!("{object}: {what} {asked} exceeds the limit of {limit}"))
+    };
     Errno::INVALID
 }
 

@@ -3,7 +3,8 @@
 use core::ptr::null_mut;
 
 use rdma_core_sys::bindings::{
-    VERBS_MATCH_DRIVER_ID, VERBS_MATCH_PCI, VERBS_MATCH_SENTINEL, verbs_match_ent, verbs_match_ent__bindgen_ty_1,
+    VERBS_MATCH_DRIVER_ID, VERBS_MATCH_PCI, VERBS_MATCH_SENTINEL, verbs_match_ent,
+    verbs_match_ent__bindgen_ty_1,
 };
 
 /// Number of irdma among the kernel's RDMA drivers (`RDMA_DRIVER_IRDMA`, which it took

@@ -149,7 +149,17 @@ impl Registration {
         let address: *mut c_void = buffer.base().as_ptr().cast();
         let access = IBV_ACCESS_LOCAL_WRITE as c_int;
         // SAFETY: the PD is alive as the caller promises; the memory is the buffer's.
-        unsafe { command::register_memory(pd.as_ptr(), address, buffer.length(), buffer.address(), access, &mut mr, kind)? };
+        unsafe {
+            command::register_memory(
+                pd.as_ptr(),
+                address,
+                buffer.length(),
+                buffer.address(),
+                access,
+                &mut mr,
+                kind,
+            )?
+        };
         Ok(Registration(mr))
     }
 }
@@ -217,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_device_page_has_an_end() {
-        let page = DevicePage(Mapping::new(page_size(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0).unwrap());
+        let page =
+            DevicePage(Mapping::new(page_size(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0).unwrap());
         let base = page.at(0, 4).unwrap();
         assert_eq!(page.at(256, 256).map(|at| at.addr().get() - base.addr().get()), Some(256));
         assert!(page.at(page_size() - 4, 4).is_some());

@@ -7,8 +7,8 @@ use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, null_mut};
 
 use rdma_core_sys::bindings::{
-    IBV_ACCESS_ON_DEMAND, IBV_REREG_MR_CHANGE_ACCESS, ibv_cmd_dereg_mr, ibv_cmd_reg_dmabuf_mr, ibv_mr, ibv_pd,
-    verbs_context_ops, verbs_mr,
+    IBV_ACCESS_ON_DEMAND, IBV_REREG_MR_CHANGE_ACCESS, ibv_cmd_dereg_mr, ibv_cmd_reg_dmabuf_mr, ibv_mr,
+    ibv_pd, verbs_context_ops, verbs_mr,
 };
 use rdma_core_sys::driver_data::RegisterMemoryRequest;
 

@@ -8,8 +8,8 @@ use core::mem::offset_of;
 use core::ptr::{NonNull, null_mut};
 
 use rdma_core_sys::bindings::{
-    IBV_ACCESS_ZERO_BASED, IBV_MR_TYPE_MR, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW, ibv_cmd_dealloc_mw, ibv_mw,
-    ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp, ibv_send_wr, verbs_context_ops, verbs_mr,
+    IBV_ACCESS_ZERO_BASED, IBV_MR_TYPE_MR, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW, ibv_cmd_dealloc_mw,
+    ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp, ibv_send_wr, verbs_context_ops, verbs_mr,
 };
 use rdma_core_sys::inline::{ibv_inc_rkey, ibv_post_send};
 

@@ -27,10 +27,15 @@ pub unsafe fn open(context: *mut verbs_context) -> Result<Opened> {
     // SAFETY: as the caller promises.
     let (response, version) = agree(|request| unsafe { command::alloc_context(context, request) })?;
     // SAFETY: as above, for the lines.
-    let say = |level, line: core::fmt::Arguments<'_>| unsafe { log::line(&raw mut (*context).context, level, line) };
+    let say = |level, line: core::fmt::Arguments<'_>| unsafe {
+        log::line(&raw mut (*context).context, level, line)
+    };
     let capabilities = Capabilities::from_response(&response, version).map_err(|refusal| match refusal {
         Refusal::UnknownRevision(revision) => {
-            say(Level::Error, format_args!("open: hardware revision {revision} is newer than this provider knows"));
+            say(
+                Level::Error,
+                format_args!("open: hardware revision {revision} is newer than this provider knows"),
+            );
             Errno::NOT_SUPPORTED
         }
         Refusal::Impossible(limit) => {

@@ -4,8 +4,9 @@ use core::ffi::{c_char, c_int};
 
 use irdma_hw::limits::{DeviceLimits, Features};
 use rdma_core_sys::bindings::{
-    IBV_QP_STATE, IBV_QPS_ERR, ib_uverbs_ex_query_device_resp, ibv_cmd_query_device_any, ibv_context, ibv_device_attr, ibv_device_attr_ex,
-    ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_query_device_ex_input, verbs_context_ops,
+    IBV_QP_STATE, IBV_QPS_ERR, ib_uverbs_ex_query_device_resp, ibv_cmd_query_device_any, ibv_context,
+    ibv_device_attr, ibv_device_attr_ex, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    ibv_query_device_ex_input, verbs_context_ops,
 };
 
 use crate::boundary;
@@ -58,8 +59,10 @@ fn cut_to_what_can_be_created(device: &mut ibv_device_attr, limits: &DeviceLimit
     let cut = |value: &mut c_int, most: u64| *value = (*value).min(most.try_into().unwrap_or(c_int::MAX));
     // What is too much by any measure is refused with the limit.
     let most = |refused: Option<u64>| refused.unwrap_or(u64::MAX);
-    let send = most(limits.send_queue(u32::MAX, limits.max_fragments, 0).err().map(|exceeded| exceeded.limit));
-    let receive = most(limits.receive_queue(u32::MAX, limits.max_fragments).err().map(|exceeded| exceeded.limit));
+    let send =
+        most(limits.send_queue(u32::MAX, limits.max_fragments, 0).err().map(|exceeded| exceeded.limit));
+    let receive =
+        most(limits.receive_queue(u32::MAX, limits.max_fragments).err().map(|exceeded| exceeded.limit));
     cut(&mut device.max_qp_wr, send.min(receive));
     cut(&mut device.max_sge, limits.max_fragments.into());
     cut(&mut device.max_sge_rd, limits.max_read_fragments.into());
@@ -73,7 +76,11 @@ fn cut_to_what_can_be_created(device: &mut ibv_device_attr, limits: &DeviceLimit
     }
 }
 
-unsafe extern "C" fn query_port(context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr) -> c_int {
+unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attributes: *mut ibv_port_attr,
+) -> c_int {
     // SAFETY: libibverbs calls with an open context of ours and room for what it knows of a port.
     unsafe { boundary::status(context, "query_port", || command::query_port(context, port, attributes)) }
 }

@@ -121,7 +121,8 @@ impl<Q, C> Table<Q, C> {
         };
         // Relaxed: if the slot is of this CQ, the caller's lock orders all of its words;
         // if it is not, it is refused whatever mixture of uses is read.
-        if its_cq.load(Relaxed) != cq.as_ptr() || entry.completion_context.load(Relaxed) != completion_context {
+        if its_cq.load(Relaxed) != cq.as_ptr() || entry.completion_context.load(Relaxed) != completion_context
+        {
             return None;
         }
         NonNull::new(entry.qp.load(Relaxed))
