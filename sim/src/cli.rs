@@ -101,12 +101,7 @@ struct DeviceArguments {
 
 impl DeviceArguments {
     fn options(&self) -> DeviceOptions {
-        DeviceOptions {
-            generation: self.r#gen.0,
-            mode: self.mode.0,
-            kernel: self.kernel.0,
-            seed: self.seed,
-        }
+        DeviceOptions { generation: self.r#gen.0, mode: self.mode.0, kernel: self.kernel.0, seed: self.seed }
     }
 }
 
@@ -206,7 +201,8 @@ mod tests {
 
     #[test]
     fn options_behind_the_program_are_the_programs() {
-        let Command::Run(run) = parse(&["run", "--gen", "3", "--", "prog", "--gen", "x"]).unwrap().command else {
+        let Command::Run(run) = parse(&["run", "--gen", "3", "--", "prog", "--gen", "x"]).unwrap().command
+        else {
             panic!("not a run");
         };
         assert_eq!(run.device.options().generation, Generation::Gen3);

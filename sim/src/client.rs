@@ -61,7 +61,9 @@ impl Client {
                 "the device process may not read other processes (process_vm_readv is refused): \
                  needs kernel.yama.ptrace_scope 0 or 1, and in a container the system call itself"
             )),
-            (reply, _) => bail!("device '{name}' refuses us: {}", io::Error::from_raw_os_error(-reply.result)),
+            (reply, _) => {
+                bail!("device '{name}' refuses us: {}", io::Error::from_raw_os_error(-reply.result))
+            }
         }
     }
 

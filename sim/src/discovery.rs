@@ -108,7 +108,11 @@ fn write_pci(function: &Branch, generation: Generation) -> Result<()> {
     function.file("numa_node", "-1")?;
     function.file(
         "uevent",
-        format_args!("DRIVER=ice\nPCI_SLOT_NAME={}\nMODALIAS={}", identity::PCI_ADDRESS, identity::modalias(generation)),
+        format_args!(
+            "DRIVER=ice\nPCI_SLOT_NAME={}\nMODALIAS={}",
+            identity::PCI_ADDRESS,
+            identity::modalias(generation)
+        ),
     )
 }
 

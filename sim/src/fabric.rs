@@ -72,8 +72,11 @@ fn clear(folder: &Folder) -> Result<()> {
         if path == folder.lock_file() {
             continue;
         }
-        let removed =
-            if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        let removed = if path.symlink_metadata()?.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
         removed.with_context(|| format!("cannot remove {}", path.display()))?;
     }
     Ok(())
@@ -105,8 +108,7 @@ fn listen(folder: &Folder) -> Result<OwnedFd> {
     let address = client::socket_address(folder)?;
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: the address is valid for its size.
-    let bound =
-        unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) };
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) };
     // SAFETY: no pointers.
     if bound != 0 || unsafe { libc::listen(socket.as_raw_fd(), libc::SOMAXCONN) } != 0 {
         return Err(io::Error::last_os_error())

@@ -112,8 +112,7 @@ fn bind(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn move_to(from: &Path, to: &Path) -> Result<()> {
-    mount(Some(from), to, libc::MS_MOVE)
-        .with_context(|| format!("cannot put {} in place", to.display()))
+    mount(Some(from), to, libc::MS_MOVE).with_context(|| format!("cannot put {} in place", to.display()))
 }
 
 fn mount(from: Option<&Path>, to: &Path, flags: libc::c_ulong) -> Result<()> {

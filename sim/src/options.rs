@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use irdma_engine::spec::Generation;
 use irdma_sim_protocol::Mode;
 pub use irdma_uverbs::KernelVersion as Kernel;
+use irdma_uverbs::{Profile, Transport, identity};
 
 /// A device and how it is driven.
 #[derive(Clone, Debug)]
@@ -17,6 +18,21 @@ pub struct DeviceOptions {
     pub kernel: Kernel,
     /// Seed of everything chosen at random.
     pub seed: u64,
+}
+
+impl DeviceOptions {
+    /// What the device is.
+    pub fn profile(&self) -> Profile {
+        let transport = if self.generation == Generation::Gen1 { Transport::Iwarp } else { Transport::Roce };
+        Profile {
+            generation: self.generation,
+            transport,
+            kernel: self.kernel,
+            gids: identity::gids(self.generation).to_vec(),
+            seed: self.seed,
+            ..Profile::default()
+        }
+    }
 }
 
 /// What the launcher hands to the device process besides its options:

@@ -42,9 +42,8 @@ pub fn driver(provider: Provider, given: Option<&Path>) -> Result<Driver> {
     let library = library
         .canonicalize()
         .with_context(|| format!("no plugin {}: build it with `cargo xtask build`", library.display()))?;
-    let (name, _) = split(&library).with_context(|| {
-        format!("{} is not named like a plugin (libirdma-rdmavNN.so)", library.display())
-    })?;
+    let (name, _) = split(&library)
+        .with_context(|| format!("{} is not named like a plugin (libirdma-rdmavNN.so)", library.display()))?;
     Ok(Driver { name, ours: true })
 }
 
@@ -63,7 +62,9 @@ fn library_in(folder: &Path) -> Result<PathBuf> {
         .filter(|path| split(path).is_some())
         .collect();
     ensure!(found.len() < 2, "several plugins in {}: choose one with --plugin", folder.display());
-    found.pop().with_context(|| format!("no plugin in {}: build it with `cargo xtask build`", folder.display()))
+    found
+        .pop()
+        .with_context(|| format!("no plugin in {}: build it with `cargo xtask build`", folder.display()))
 }
 
 /// Where `cargo xtask build` leaves the plugin for this machine: `provider/<layout>`
@@ -132,9 +133,6 @@ mod tests {
     fn a_missing_plugin_names_the_command_that_builds_it() {
         let error = driver(Provider::Ours, Some(Path::new("/nowhere/libirdma-rdmav34.so"))).unwrap_err();
         assert!(format!("{error:#}").contains("cargo xtask build"), "{error:#}");
-        assert_eq!(
-            driver(Provider::C, None).unwrap(),
-            Driver { name: "irdma".into(), ours: false }
-        );
+        assert_eq!(driver(Provider::C, None).unwrap(), Driver { name: "irdma".into(), ours: false });
     }
 }

@@ -62,7 +62,10 @@ fn check(program: &Path) -> Result<()> {
         ensure!(is_executable(&path), "{}: not an executable file", path.display());
         check_privileges(&path)?;
         let mut file = File::open(&path).with_context(|| {
-            format!("{}: not readable, so that it could not be debugged nor run on the device", path.display())
+            format!(
+                "{}: not readable, so that it could not be debugged nor run on the device",
+                path.display()
+            )
         })?;
         match interpreter(&mut file) {
             Some(next) => path = next,
@@ -129,7 +132,10 @@ fn check_elf(file: &mut File) -> Result<()> {
             file.seek(SeekFrom::Start(u64::from_le_bytes(entry[8..16].try_into()?)))?;
             file.take(u64::from_le_bytes(entry[32..40].try_into()?).min(4096)).read_to_end(&mut name)?;
             let musl = name.windows(7).any(|part| part == b"ld-musl");
-            ensure!(!musl, "a program linked with musl cannot be run on the device, only with the GNU C library");
+            ensure!(
+                !musl,
+                "a program linked with musl cannot be run on the device, only with the GNU C library"
+            );
             return Ok(());
         }
     }

@@ -197,11 +197,7 @@ fn preload_library() -> Result<PathBuf> {
     const NAME: &str = "libirdma_sim_preload.so";
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let path = program.with_file_name(NAME);
-    ensure!(
-        path.is_file(),
-        "no {}: build it with `cargo build --package irdma-sim-preload`",
-        path.display()
-    );
+    ensure!(path.is_file(), "no {}: build it with `cargo build --package irdma-sim-preload`", path.display());
     let splits = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
     if path.as_os_str().as_bytes().iter().any(splits) {
         bail!("{}: the loader cannot preload from a path with spaces or colons", path.display());
@@ -232,7 +228,8 @@ fn wait_for(child: libc::pid_t) -> Result<ExitCode> {
         }
     }
     CHILD.store(0, Ordering::Relaxed);
-    let code = if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
+    let code =
+        if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
     Ok(ExitCode::from(code as u8))
 }
 

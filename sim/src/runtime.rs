@@ -42,7 +42,10 @@ impl FromStr for Name {
 
     fn from_str(text: &str) -> Result<Name, String> {
         let plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
-        if text.is_empty() || text.len() > Name::LONGEST || !text.chars().all(plain) || text.starts_with(['.', '-'])
+        if text.is_empty()
+            || text.len() > Name::LONGEST
+            || !text.chars().all(plain)
+            || text.starts_with(['.', '-'])
         {
             return Err(format!(
                 "a name has 1 to {} letters, digits, '-', '_' and '.', and starts with neither '-' nor '.'",

@@ -175,9 +175,8 @@ impl Connection {
         message.msg_control = unsafe { control.bytes.as_mut_ptr() }.cast();
         message.msg_controllen = CONTROL_LENGTH as _;
         // SAFETY: the message describes memory that lives until the call returns.
-        let length = unsafe {
-            self.transfer(libc::SYS_recvmsg, timeout, &mut message, libc::MSG_CMSG_CLOEXEC)
-        }?;
+        let length =
+            unsafe { self.transfer(libc::SYS_recvmsg, timeout, &mut message, libc::MSG_CMSG_CLOEXEC) }?;
         let descriptor = received_descriptor(&message);
         match Reply::parse(&head[..length.min(head.len())]) {
             Some(reply) => Ok(Answer { reply, descriptor, payload: length - head.len() }),

@@ -194,11 +194,7 @@ pub fn decode(fetch: impl FnMut(usize) -> u8) -> Option<Instruction> {
     Some(Instruction { length: reader.at, action })
 }
 
-fn one_byte<F: FnMut(usize) -> u8>(
-    reader: &mut Reader<F>,
-    opcode: u8,
-    prefixes: Prefixes,
-) -> Option<Action> {
+fn one_byte<F: FnMut(usize) -> u8>(reader: &mut Reader<F>, opcode: u8, prefixes: Prefixes) -> Option<Action> {
     let width = if opcode & 1 == 0 { 1 } else { prefixes.width() };
     match opcode {
         0x86 | 0x87 => {

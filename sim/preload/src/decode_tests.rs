@@ -26,10 +26,7 @@ fn stores_in_every_address_form() {
     // mov [r12], r13d: base 4 always has a SIB
     assert_eq!(decode_bytes(&[0x45, 0x89, 0x2c, 0x24]), store(4, 4, register(13)));
     // mov [rbp+rax*8+0x12345678], r9
-    assert_eq!(
-        decode_bytes(&[0x4c, 0x89, 0x8c, 0xc5, 0x78, 0x56, 0x34, 0x12]),
-        store(8, 8, register(9))
-    );
+    assert_eq!(decode_bytes(&[0x4c, 0x89, 0x8c, 0xc5, 0x78, 0x56, 0x34, 0x12]), store(8, 8, register(9)));
     // mov [rax*4+0x1000], cx: SIB without a base has a displacement
     assert_eq!(decode_bytes(&[0x66, 0x89, 0x0c, 0x85, 0, 0x10, 0, 0]), store(8, 2, register(1)));
     // mov [rip+0x10], eax
@@ -46,10 +43,7 @@ fn stores_in_every_address_form() {
 #[test]
 fn immediates_follow_the_address() {
     // mov dword [rdi+0x40], 7
-    assert_eq!(
-        decode_bytes(&[0xc7, 0x47, 0x40, 7, 0, 0, 0]),
-        store(7, 4, Source::Immediate(7))
-    );
+    assert_eq!(decode_bytes(&[0xc7, 0x47, 0x40, 7, 0, 0, 0]), store(7, 4, Source::Immediate(7)));
     // mov qword [rip+4], -2
     assert_eq!(
         decode_bytes(&[0x48, 0xc7, 0x05, 4, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff]),
@@ -71,18 +65,18 @@ fn byte_registers_depend_on_rex() {
 #[test]
 fn what_is_not_a_plain_access_is_refused() {
     let refused: [&[u8]; 12] = [
-        &[0x89, 0xf7],                   // mov edi, esi: no memory
-        &[0x01, 0x37],                   // add [rdi], esi
-        &[0xc7, 0x4f, 0x40, 7, 0, 0, 0], // C7 /1
-        &[0xf0, 0x89, 0x37],             // lock mov
-        &[0xa4],                         // movsb
-        &[0xf3, 0xaa],                   // rep stosb
-        &[0xff, 0x30],                   // push [rax]
-        &[0x0f, 0x38, 0xf8, 0x00],       // 0F 38 F8
-        &[0xc5, 0xfe, 0x7f, 0x07],       // vmovdqu [rdi], ymm0
+        &[0x89, 0xf7],                         // mov edi, esi: no memory
+        &[0x01, 0x37],                         // add [rdi], esi
+        &[0xc7, 0x4f, 0x40, 7, 0, 0, 0],       // C7 /1
+        &[0xf0, 0x89, 0x37],                   // lock mov
+        &[0xa4],                               // movsb
+        &[0xf3, 0xaa],                         // rep stosb
+        &[0xff, 0x30],                         // push [rax]
+        &[0x0f, 0x38, 0xf8, 0x00],             // 0F 38 F8
+        &[0xc5, 0xfe, 0x7f, 0x07],             // vmovdqu [rdi], ymm0
         &[0x62, 0xf1, 0x7c, 0x48, 0x11, 0x07], // vmovups [rdi], zmm0
-        &[0x66; 15],                     // only prefixes
-        &[0x0f, 0x11, 0xc1],             // movups xmm1, xmm0
+        &[0x66; 15],                           // only prefixes
+        &[0x0f, 0x11, 0xc1],                   // movups xmm1, xmm0
     ];
     for bytes in refused {
         assert_eq!(decode_bytes(bytes), None, "{bytes:02x?}");
@@ -115,7 +109,9 @@ fn addresses() -> Vec<AsmMemoryOperand> {
 }
 
 /// Assembles one instruction and takes both decoders' views of it.
-fn assemble(build: impl FnOnce(&mut CodeAssembler) -> Result<(), iced_x86::IcedError>) -> (Vec<u8>, iced_x86::Instruction) {
+fn assemble(
+    build: impl FnOnce(&mut CodeAssembler) -> Result<(), iced_x86::IcedError>,
+) -> (Vec<u8>, iced_x86::Instruction) {
     let mut assembler = CodeAssembler::new(64).unwrap();
     build(&mut assembler).unwrap();
     let bytes = assembler.assemble(0x1000).unwrap();
@@ -168,8 +164,11 @@ fn compare(bytes: &[u8], oracle: &iced_x86::Instruction) {
         Action::Exchange { register, width: ours } => {
             assert_eq!(memory.access(), OpAccess::ReadWrite, "{oracle:?}");
             assert_eq!(ours, width, "{oracle:?}");
-            let other =
-                if oracle.op0_kind() == OpKind::Register { oracle.op0_register() } else { oracle.op1_register() };
+            let other = if oracle.op0_kind() == OpKind::Register {
+                oracle.op0_register()
+            } else {
+                oracle.op1_register()
+            };
             assert_eq!(general(register), full(other), "{oracle:?}");
         }
     }
@@ -240,9 +239,8 @@ fn never_disagrees_on_arbitrary_bytes() {
         state ^= state << 17;
         state
     };
-    let opcodes = [
-        0x63, 0x86, 0x87, 0x88, 0x89, 0x8a, 0x8b, 0xa0, 0xa1, 0xa2, 0xa3, 0xc6, 0xc7, 0x0f, 0xc4, 0xc5,
-    ];
+    let opcodes =
+        [0x63, 0x86, 0x87, 0x88, 0x89, 0x8a, 0x8b, 0xa0, 0xa1, 0xa2, 0xa3, 0xc6, 0xc7, 0x0f, 0xc4, 0xc5];
     let second = [0x11, 0x13, 0x17, 0x29, 0x2b, 0x38, 0x7e, 0x7f, 0xb6, 0xb7, 0xbe, 0xbf, 0xc3, 0xd6, 0xe7];
     let prefixes = [0x66, 0x67, 0xf2, 0xf3, 0x2e, 0x64, 0x40, 0x44, 0x48, 0x4c, 0x4f];
     let mut accepted = 0;

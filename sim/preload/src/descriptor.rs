@@ -51,14 +51,8 @@ fn node_number(descriptor: i32) -> Option<u64> {
     }
     link[14..14 + digits.len() - at].copy_from_slice(&digits[at..]);
     let mut target = [0_u8; 64];
-    let arguments = [
-        libc::AT_FDCWD as usize,
-        link.as_ptr() as usize,
-        target.as_mut_ptr() as usize,
-        target.len(),
-        0,
-        0,
-    ];
+    let arguments =
+        [libc::AT_FDCWD as usize, link.as_ptr() as usize, target.as_mut_ptr() as usize, target.len(), 0, 0];
     // SAFETY: the path is terminated, the buffer ours.
     let length = unsafe { system::call(libc::SYS_readlinkat, arguments) }.ok()?;
     let target = &target[..length];
@@ -89,8 +83,7 @@ fn place(bar: i32, descriptor: i32) -> Result<(), Errno> {
     // SAFETY: no pointers.
     let flags =
         unsafe { system::call(libc::SYS_fcntl, [descriptor as usize, libc::F_GETFD as usize, 0, 0, 0, 0]) }?;
-    let close_on_exec =
-        if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC as usize } else { 0 };
+    let close_on_exec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC as usize } else { 0 };
     // SAFETY: no pointers.
     unsafe { system::call(libc::SYS_dup3, [bar as usize, descriptor as usize, close_on_exec, 0, 0, 0]) }?;
     Ok(())

@@ -83,7 +83,10 @@ fn connect(configuration: &Configuration) -> Result<Result<Connection, Errno>, F
 }
 
 /// Introduces this process on a new connection.
-fn greet(configuration: &Configuration, connection: Connection) -> Result<Result<Connection, Errno>, Failure> {
+fn greet(
+    configuration: &Configuration,
+    connection: Connection,
+) -> Result<Result<Connection, Errno>, Failure> {
     system::allow_memory_access();
     let mut request = Request::new(Operation::Hello, 0);
     request.a = ptr::from_ref(&PROOF) as u64;

@@ -57,9 +57,7 @@ fn verbs(token: u64, argument: u64) -> Result<usize, Errno> {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fstat(descriptor: libc::c_int, buffer: *mut libc::stat) -> libc::c_int {
     // SAFETY: the caller's.
-    let result = unsafe {
-        system::call(libc::SYS_fstat, [descriptor as usize, buffer as usize, 0, 0, 0, 0])
-    };
+    let result = unsafe { system::call(libc::SYS_fstat, [descriptor as usize, buffer as usize, 0, 0, 0, 0]) };
     if result.is_ok() {
         // SAFETY: the kernel has just filled it.
         let status = unsafe { &mut *buffer };

@@ -165,6 +165,8 @@ hooks! {
     __lxstat64(version: c_int; buffer: *mut libc::stat) -> c_int;
     statx(directory: c_int; flags: c_int, mask: c_uint, buffer: *mut c_void) -> c_int;
     access(; mode: c_int) -> c_int;
+    getxattr(; name: *const c_char, value: *mut c_void, length: usize) -> isize;
+    lgetxattr(; name: *const c_char, value: *mut c_void, length: usize) -> isize;
     faccessat(directory: c_int; mode: c_int, flags: c_int) -> c_int;
     readlink(; buffer: *mut c_char, length: usize) -> isize;
     readlinkat(directory: c_int; buffer: *mut c_char, length: usize) -> isize;
@@ -191,7 +193,10 @@ mod tests {
             redirect("/sys/class/infiniband_verbs/abi_version").unwrap(),
             "/run/x/sys/class/infiniband_verbs/abi_version"
         );
-        assert_eq!(redirect("/etc/libibverbs.d/irdma.driver").unwrap(), "/run/x/etc/libibverbs.d/irdma.driver");
+        assert_eq!(
+            redirect("/etc/libibverbs.d/irdma.driver").unwrap(),
+            "/run/x/etc/libibverbs.d/irdma.driver"
+        );
         for other in ["", "/", "/dev/null", "/sys/class/net", "dev/infiniband/uverbs0", "/etc/passwd"] {
             assert_eq!(redirect(other), None, "{other}");
         }

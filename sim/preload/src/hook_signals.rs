@@ -177,14 +177,8 @@ fn set_low_word(set: &mut libc::sigset_t, bits: u64) {
 /// Changes this thread's mask; the old one.
 fn set_mask(how: libc::c_int, bits: u64) -> u64 {
     let mut old = 0_u64;
-    let arguments = [
-        how as usize,
-        ptr::from_ref(&bits) as usize,
-        ptr::from_mut(&mut old) as usize,
-        KERNEL_SET,
-        0,
-        0,
-    ];
+    let arguments =
+        [how as usize, ptr::from_ref(&bits) as usize, ptr::from_mut(&mut old) as usize, KERNEL_SET, 0, 0];
     // SAFETY: both sets are 8 bytes of ours.
     let _ = unsafe { system::call(libc::SYS_rt_sigprocmask, arguments) };
     old

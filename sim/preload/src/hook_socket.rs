@@ -10,7 +10,11 @@ const NETLINK_RDMA: libc::c_int = 20;
 /// # Safety
 /// As `socket(2)`, which takes no pointers.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> libc::c_int {
+pub unsafe extern "C" fn socket(
+    domain: libc::c_int,
+    kind: libc::c_int,
+    protocol: libc::c_int,
+) -> libc::c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && configuration::get().is_some() {
         return system::answer(Err(libc::EPROTONOSUPPORT));
     }

@@ -108,8 +108,7 @@ pub fn pause() {
 pub fn store(address: u64, bytes: &[u8]) -> Result<(), Errno> {
     let from = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let to = libc::iovec { iov_base: address as usize as *mut libc::c_void, iov_len: bytes.len() };
-    let arguments =
-        [process() as usize, ptr::from_ref(&from) as usize, 1, ptr::from_ref(&to) as usize, 1, 0];
+    let arguments = [process() as usize, ptr::from_ref(&from) as usize, 1, ptr::from_ref(&to) as usize, 1, 0];
     // SAFETY: the kernel checks the target.
     match unsafe { call(libc::SYS_process_vm_writev, arguments) } {
         Ok(written) if written == bytes.len() => Ok(()),

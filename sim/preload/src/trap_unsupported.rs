@@ -4,5 +4,7 @@ use crate::report;
 
 /// Says so. The launcher refuses trap mode here, so only a hand-made environment leads to this.
 pub fn install() {
-    report::line(format_args!("trap mode is supported on x86-64 only: doorbells will be fatal; use poll mode"));
+    report::line(format_args!(
+        "trap mode is supported on x86-64 only: doorbells will be fatal; use poll mode"
+    ));
 }

@@ -181,7 +181,6 @@ fn action(handler: usize, flags: libc::c_int) -> libc::sigaction {
     action
 }
 
-
 fn store_at(address: u64) {
     // SAFETY: a two-byte store that the handler skips.
     unsafe { asm!("mov dword ptr [rax], ecx", in("rax") address, in("ecx") 5) };

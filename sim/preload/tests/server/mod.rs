@@ -60,7 +60,8 @@ impl Server {
         std::thread::spawn(move || {
             loop {
                 // SAFETY: no pointers.
-                let accepted = unsafe { libc::accept(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut()) };
+                let accepted =
+                    unsafe { libc::accept(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut()) };
                 assert!(accepted >= 0, "{}", io::Error::last_os_error());
                 state.connections.fetch_add(1, Ordering::Relaxed);
                 // SAFETY: just accepted, and nobody else's.
@@ -168,7 +169,8 @@ fn answer(connection: &OwnedFd, state: &State, request: &Request, payload: &[u8]
             None
         }
         Operation::Doorbell => {
-            let open = state.bars.lock().unwrap().iter().any(|bar| bar.metadata().unwrap().ino() == request.token);
+            let open =
+                state.bars.lock().unwrap().iter().any(|bar| bar.metadata().unwrap().ino() == request.token);
             if open { plain(0) } else { Some((Reply::error(libc::ESTALE), vec![], None)) }
         }
         Operation::Step => plain(42),
