@@ -119,7 +119,7 @@ impl Simulator {
     }
 }
 
-/// A running device process; it ends with this value.
+/// A running device process; it is told to stop when this value goes.
 pub struct Device<'simulator> {
     simulator: &'simulator Simulator,
     name: String,
@@ -142,5 +142,13 @@ impl Device<'_> {
     /// The device process.
     pub fn process(&self) -> &Running {
         &self.process
+    }
+}
+
+impl Drop for Device<'_> {
+    /// A device that does not listen any more is killed with its process's value.
+    fn drop(&mut self) {
+        let mut stop = self.simulator.launcher();
+        let _ = stop.arg("stop").arg(&self.name).output();
     }
 }
