@@ -1,10 +1,22 @@
 //! The device process: plays kernel and NIC for every program of a fabric.
 
+mod bar;
+mod doorbell;
+mod message;
+mod polling;
+mod server;
+mod waiting;
+
+use irdma_uverbs::Device;
+
 use crate::options::{DeviceEnds, DeviceOptions};
 
 /// Serves programs until told to stop (control command `stop`, SIGTERM,
 /// SIGINT) or until nobody waits for it any more and no program is left.
 pub fn run_device(options: DeviceOptions, ends: DeviceEnds) -> anyhow::Result<()> {
-    drop((options, ends));
-    anyhow::bail!("not served yet")
+    let profile = options.profile();
+    profile.check().map_err(anyhow::Error::msg)?;
+    let waits = options.mode == irdma_sim_protocol::Mode::Trap;
+    let device = Device::new(profile, waits)?;
+    server::Server::new(device, options.mode, ends)?.run()
 }

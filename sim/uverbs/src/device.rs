@@ -199,20 +199,14 @@ impl Device {
         Ok(())
     }
 
-    /// A CQ of a node is armed, as seen in its polled doorbell page.
-    pub fn arm(&mut self, cq: u32) {
-        if !self.hardware.removed {
-            self.hardware.engine.arm_cq(cq);
-            self.settle();
+    /// Looks at every queue for work and for arming; whether there was any.
+    pub fn scan(&mut self) -> bool {
+        if self.hardware.removed {
+            return false;
         }
-    }
-
-    /// Looks at every send queue for work.
-    pub fn scan(&mut self) {
-        if !self.hardware.removed {
-            self.hardware.engine.scan();
-            self.settle();
-        }
+        let moved = self.hardware.engine.scan();
+        self.settle();
+        moved
     }
 
     /// Time until something is due; `None` if nothing is.

@@ -1,0 +1,381 @@
+//! The loop of the device process: one thread, which owns everything.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use irdma_sim_protocol::{MAGIC, Mode, Operation, Reply, Request};
+use irdma_uverbs::Device;
+use irdma_uverbs::program::Process;
+
+use super::bar::Bars;
+use super::message::{self, Buffer, Received};
+use super::polling::Eagerness;
+use super::waiting::{Source, Waiting, stop_signals};
+use crate::options::DeviceEnds;
+
+/// A program's connection.
+#[derive(Debug)]
+struct Connection {
+    socket: OwnedFd,
+    process: Rc<Process>,
+    /// It has shown that its memory can be reached.
+    greeted: bool,
+}
+
+/// The device process.
+#[derive(Debug)]
+pub struct Server {
+    device: Device,
+    mode: Mode,
+    bars: Bars,
+    waiting: Waiting,
+    ends: DeviceEnds,
+    signals: OwnedFd,
+    connections: HashMap<RawFd, Connection>,
+    processes: HashMap<i32, Rc<Process>>,
+    eagerness: Eagerness,
+    /// Given up for a moment to refuse a connection when no descriptor is left.
+    spare: Option<File>,
+    /// Somebody still waits for the device.
+    wanted: bool,
+    stopped: bool,
+}
+
+/// What a request is answered with.
+#[derive(Debug, Default)]
+struct Response {
+    reply: Reply,
+    payload: Vec<u8>,
+    descriptor: Option<OwnedFd>,
+}
+
+impl Response {
+    fn error(errno: i32) -> Response {
+        Response { reply: Reply::error(errno), ..Response::default() }
+    }
+
+    fn value(value: u64) -> Response {
+        Response { reply: Reply { value, ..Reply::default() }, ..Response::default() }
+    }
+}
+
+impl Server {
+    /// A server of that device.
+    pub fn new(device: Device, mode: Mode, ends: DeviceEnds) -> anyhow::Result<Server> {
+        let bars = Bars::new(mode, device.profile().page_size)?;
+        let waiting = Waiting::new()?;
+        let signals = stop_signals()?;
+        waiting.add(ends.listener.as_raw_fd(), Source::Listener)?;
+        waiting.add(signals.as_raw_fd(), Source::Signal)?;
+        waiting.add(bars.watch(), Source::Closed)?;
+        waiting.add(device.channel_watch(), Source::Channel)?;
+        if let Some(lifeline) = &ends.lifeline {
+            waiting.add(lifeline.as_raw_fd(), Source::Lifeline)?;
+        }
+        set_nonblocking(ends.listener.as_raw_fd())?;
+        raise_descriptor_limit();
+        Ok(Server {
+            device,
+            mode,
+            bars,
+            waiting,
+            ends,
+            signals,
+            connections: HashMap::new(),
+            processes: HashMap::new(),
+            eagerness: Eagerness::new(),
+            spare: File::open("/dev/null").ok(),
+            wanted: true,
+            stopped: false,
+        })
+    }
+
+    /// Serves until stopped or no longer wanted.
+    pub fn run(mut self) -> anyhow::Result<()> {
+        let mut buffer: Box<Buffer> = Box::new([0; size_of::<Buffer>()]);
+        while !self.stopped && (self.wanted || !self.connections.is_empty() || !self.device.is_unused()) {
+            let time = self.time_to_wait();
+            for source in self.waiting.wait(time) {
+                self.serve(source, &mut buffer);
+            }
+            if self.device.next_due() == Some(Duration::ZERO) && self.mode != Mode::Step {
+                self.device.advance();
+            }
+        }
+        Ok(())
+    }
+
+    /// How long nothing can happen by itself.
+    fn time_to_wait(&mut self) -> Option<Duration> {
+        let due = if self.mode == Mode::Step { None } else { self.device.next_due() };
+        if self.mode != Mode::Poll || self.device.is_unused() {
+            return due;
+        }
+        let pause = if self.take_doorbells() > 0 {
+            self.device.scan();
+            self.eagerness.rung();
+            Duration::ZERO
+        } else {
+            self.eagerness.quiet()
+        };
+        Some(due.map_or(pause, |due| due.min(pause)))
+    }
+
+    /// Doorbell pages that were rung.
+    fn take_doorbells(&self) -> u64 {
+        let rung = self
+            .bars
+            .doorbells()
+            .filter(|(token, pages)| self.device.doorbell_page(*token).is_some_and(|page| pages.take(page)));
+        rung.count() as u64
+    }
+
+    fn serve(&mut self, source: Source, buffer: &mut Buffer) {
+        match source {
+            Source::Listener => self.accept(),
+            Source::Lifeline => self.read_lifeline(),
+            Source::Signal => self.stopped = true,
+            Source::Closed => self.close_nodes(),
+            Source::Channel => self.device.reap_channels(),
+            Source::Connection(descriptor) => self.converse(descriptor, buffer),
+            Source::Process(pid) => self.forget_process(pid),
+        }
+    }
+
+    /// Takes in a program.
+    fn accept(&mut self) {
+        match accept_from(self.ends.listener.as_raw_fd()) {
+            Ok(socket) => {
+                // A program that has ended meanwhile, or whom we cannot see, is let go.
+                let _ = self.admit(socket);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                // Refused by closing, or it would be reported again and again.
+                self.spare = None;
+                drop(accept_from(self.ends.listener.as_raw_fd()));
+                self.spare = File::open("/dev/null").ok();
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let pid = peer(socket.as_raw_fd())?;
+        let process = match self.processes.get(&pid) {
+            Some(process) => process.clone(),
+            None => {
+                let process = Rc::new(Process::new(pid)?);
+                self.waiting.add(process.end_watch(), Source::Process(pid))?;
+                self.processes.insert(pid, process.clone());
+                process
+            }
+        };
+        let descriptor = socket.as_raw_fd();
+        self.waiting.add(descriptor, Source::Connection(descriptor))?;
+        self.connections.insert(descriptor, Connection { socket, process, greeted: false });
+        Ok(())
+    }
+
+    /// A process has ended; its number may soon be another's.
+    fn forget_process(&mut self, pid: i32) {
+        if let Some(process) = self.processes.remove(&pid) {
+            process.set_ended();
+            self.waiting.remove(process.end_watch());
+        }
+    }
+
+    fn read_lifeline(&mut self) {
+        let Some(lifeline) = &self.ends.lifeline else { return };
+        let mut byte = 0u8;
+        // SAFETY: room for one byte.
+        let length = unsafe { libc::read(lifeline.as_raw_fd(), (&raw mut byte).cast(), 1) };
+        if length == 0 {
+            self.wanted = false;
+            self.ends.lifeline = None;
+        }
+    }
+
+    fn close_nodes(&mut self) {
+        for token in self.bars.closed() {
+            self.device.close(token);
+        }
+    }
+
+    /// Serves one request of a connection.
+    fn converse(&mut self, descriptor: RawFd, buffer: &mut Buffer) {
+        let Some(connection) = self.connections.get(&descriptor) else { return };
+        let (request, payload) = match message::receive(connection.socket.as_fd(), buffer) {
+            Received::Nothing => return,
+            Received::End => {
+                self.connections.remove(&descriptor);
+                return;
+            }
+            Received::Request(request, payload) => (request, payload),
+        };
+        // What was closed before this request was sent is closed before it is served.
+        self.close_nodes();
+        let response = self.respond(descriptor, &request, payload);
+        let Some(connection) = self.connections.get(&descriptor) else { return };
+        let sent = message::send(
+            connection.socket.as_fd(),
+            &response.reply,
+            &response.payload,
+            response.descriptor.as_ref(),
+        );
+        if sent.is_err() {
+            // It does not read its answers, or has gone.
+            self.connections.remove(&descriptor);
+        }
+    }
+
+    fn respond(&mut self, descriptor: RawFd, request: &Request, payload: &[u8]) -> Response {
+        let Some(connection) = self.connections.get_mut(&descriptor) else {
+            return Response::error(libc::ENOTCONN);
+        };
+        let process = connection.process.clone();
+        let operation = Operation::from_number(request.operation);
+        if operation == Some(Operation::Hello) {
+            let mut word = [0; size_of::<u32>()];
+            let reached = process.try_read(request.a, &mut word);
+            if reached.is_err() || u32::from_ne_bytes(word) != MAGIC {
+                return Response::error(libc::EPERM);
+            }
+            connection.greeted = true;
+            let payload = self.bars.device().to_le_bytes().to_vec();
+            return Response { payload, ..Response::value(self.mode as u64) };
+        }
+        if operation == Some(Operation::Control) {
+            return self.control(payload);
+        }
+        if !connection.greeted {
+            return Response::error(libc::EPROTO);
+        }
+        match operation {
+            Some(Operation::Open) => self.open(request.a),
+            Some(Operation::Ioctl) => self.ioctl(request, process),
+            Some(Operation::Doorbell) => {
+                match self.device.doorbell(request.token, request.a, request.b, request.c) {
+                    Ok(()) => Response::default(),
+                    Err(errno) => Response::error(errno.0),
+                }
+            }
+            Some(Operation::Step) => Response::value(self.step()),
+            _ => Response::error(libc::EPROTO),
+        }
+    }
+
+    fn open(&mut self, node: u64) -> Response {
+        if node != 0 {
+            return Response::error(libc::ENXIO);
+        }
+        let Ok((token, descriptor)) = self.bars.create() else { return Response::error(libc::ENFILE) };
+        // If it is refused, or the program does not take it, the file is closed and with it the node.
+        match self.device.open(token) {
+            Ok(()) => Response { descriptor: Some(descriptor), ..Response::value(token) },
+            Err(errno) => Response::error(errno.0),
+        }
+    }
+
+    fn ioctl(&mut self, request: &Request, process: Rc<Process>) -> Response {
+        match self.device.ioctl(request.token, process, request.a) {
+            Ok(None) => Response::default(),
+            Ok(Some(granted)) => Response {
+                reply: Reply {
+                    patch_length: granted.length,
+                    patch_address: granted.address,
+                    ..Reply::default()
+                },
+                descriptor: Some(granted.descriptor),
+                ..Response::default()
+            },
+            Err(errno) => Response::error(errno.0),
+        }
+    }
+
+    /// Works until nothing moves any more; doorbells served.
+    fn step(&mut self) -> u64 {
+        let mut served = 0;
+        loop {
+            let rung = self.take_doorbells();
+            served += rung;
+            let moved = self.device.scan();
+            if self.device.next_due() == Some(Duration::ZERO) {
+                self.device.advance();
+            } else if rung == 0 && !moved {
+                return served;
+            }
+        }
+    }
+
+    fn control(&mut self, payload: &[u8]) -> Response {
+        let Ok(line) = std::str::from_utf8(payload) else { return Response::error(libc::EINVAL) };
+        if line.trim() == "stop" {
+            self.stopped = true;
+            return Response::default();
+        }
+        match self.device.control(line) {
+            Ok(answer) => Response { payload: answer.into_bytes(), ..Response::default() },
+            Err(message) => Response { payload: message.into_bytes(), ..Response::error(libc::EINVAL) },
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.waiting.remove(self.signals.as_raw_fd());
+    }
+}
+
+/// Accepts a connection.
+fn accept_from(listener: RawFd) -> io::Result<OwnedFd> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no address is asked for.
+    let descriptor = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The process at the other end of a connection.
+fn peer(socket: RawFd) -> io::Result<i32> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: room for the credentials, and its size.
+    let result = unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut length,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(credentials.pid) }
+}
+
+fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
+    // SAFETY: flags of a descriptor that we own.
+    let result = unsafe {
+        let flags = libc::fcntl(descriptor, libc::F_GETFL);
+        libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Every connection, channel and program takes a descriptor: as many as the system lets us have.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls get a valid struct; failing leaves the limit as it is.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
