@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,18 +24,25 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts a device process in the background and waits until it answers.
 pub fn start(name: &Name, options: DeviceOptions) -> Result<()> {
-    let folder = prepare(name, &options)?;
-    spawn(&folder.0, folder.1, options, None)?;
-    confirm(name, &folder.0)
+    let (folder, lock) = prepare(name, &options)?;
+    spawn(&folder, lock, options, false)?;
+    confirm(name, &folder)
 }
 
-/// Starts the device of a single program. It ends once `lifeline`'s other end is
-/// closed and no program is connected to it.
-pub fn start_own(name: &Name, options: DeviceOptions, lifeline: OwnedFd) -> Result<libc::pid_t> {
+/// A device process that was started.
+pub struct Started {
+    /// Process number.
+    pub process: libc::pid_t,
+    /// If it is a single program's, it ends once this is closed and no program is connected to it.
+    pub lifeline: PipeWriter,
+}
+
+/// Starts the device of a single program.
+pub fn start_own(name: &Name, options: DeviceOptions) -> Result<Started> {
     let (folder, lock) = prepare(name, &options)?;
-    let process = spawn(&folder, lock, options, Some(lifeline))?;
+    let device = spawn(&folder, lock, options, true)?;
     confirm(name, &folder)?;
-    Ok(process)
+    Ok(device)
 }
 
 /// Plays the device in this process until told to stop.
@@ -118,25 +125,22 @@ fn listen(folder: &Folder) -> Result<OwnedFd> {
 }
 
 /// Forks the device process and waits until its socket is there.
-fn spawn(
-    folder: &Folder,
-    lock: Lock,
-    options: DeviceOptions,
-    lifeline: Option<OwnedFd>,
-) -> Result<libc::pid_t> {
+fn spawn(folder: &Folder, lock: Lock, options: DeviceOptions, own: bool) -> Result<Started> {
     let log = File::options().create(true).append(true).mode(0o600).open(folder.log())?;
     let (mut ready, mut signal) = io::pipe()?;
+    let (hangup, lifeline) = io::pipe()?;
     // SAFETY: this process has one thread, so the child may do what it likes.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()).context("cannot fork"),
         0 => {
-            drop(ready);
+            drop((ready, lifeline));
             let serve = || -> Result<()> {
                 detach(&log)?;
                 let listener = listen(folder)?;
                 signal.write_all(b"1")?;
                 drop(signal);
                 let _held = lock;
+                let lifeline = own.then(|| OwnedFd::from(hangup));
                 device::run_device(options, DeviceEnds { listener, lifeline })
             };
             let code = match catch_unwind(AssertUnwindSafe(serve)) {
@@ -156,7 +160,7 @@ fn spawn(
             if ready.read(&mut [0]).unwrap_or(0) == 0 {
                 bail!("the device process failed: {}", last_words(folder));
             }
-            Ok(process)
+            Ok(Started { process, lifeline })
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
@@ -75,13 +74,11 @@ pub fn on_own_device(options: DeviceOptions, program: &Program) -> Result<ExitCo
     let checked = program.check()?;
     let name = Name::of_own_device(std::process::id());
     let folder = Folder::of(&name)?;
-    let (device_end, launcher_end) = io::pipe()?;
-    let started = fabric::start_own(&name, options, OwnedFd::from(device_end));
-    let code = started.and_then(|device| {
+    let code = fabric::start_own(&name, options).and_then(|device| {
         let code = run(&checked, &name, &folder, &folder);
         // The device may go, once the program's children have gone too.
-        drop(launcher_end);
-        report_failure(device, &folder);
+        drop(device.lifeline);
+        report_failure(device.process, &folder);
         code
     });
     folder.remove();
