@@ -135,4 +135,6 @@ pub mod code {
     pub const TOO_MANY_RNRS: u16 = 0x050f;
     /// The queue pair's own memory or completion queue failed.
     pub const LOCAL_QP_CATASTROPHIC: u16 = 0x0704;
+    /// A send queue has come to rest.
+    pub const SUSPEND_COMPLETE: u16 = 0x0900;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::event::{AsyncEvent, Source, Subject};
+use crate::event::{AsyncEvent, Source, Subject, code};
 use crate::format::QUANTUM;
 use crate::platform::Platform;
 use crate::ring::WorkRing;
@@ -183,6 +183,8 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Changes attributes and state. Going to READY TO SEND starts what was posted before;
+    /// going to SEND QUEUE DRAINED starts no more, and is reported
+    /// ([`code::SUSPEND_COMPLETE`]) once what has begun is done;
     /// going to ERROR stops everything (flushing is for [`Self::flush_qp`]); going to RESET makes
     /// both queues empty and fresh.
     ///
@@ -205,7 +207,13 @@ impl<P: Platform> Engine<P> {
             QpState::ReadyToSend => {
                 self.run_send_queue(qp);
             }
-            QpState::Init | QpState::ReadyToReceive | QpState::SendQueueDrained => {}
+            QpState::SendQueueDrained => {
+                if target.wait.is_none_or(|wait| wait.reason == WaitReason::Turn) {
+                    self.stop_waiting(qp);
+                    self.report_drained(qp);
+                }
+            }
+            QpState::Init | QpState::ReadyToReceive => {}
         }
         Ok(())
     }
@@ -246,6 +254,16 @@ impl<P: Platform> Engine<P> {
         if let Some(Wait { until: Some(time), .. }) = target.wait.take() {
             self.timers.clear(time, qp);
         }
+    }
+
+    /// The send queue has come to rest, as SEND QUEUE DRAINED asked.
+    pub(crate) fn report_drained(&mut self, qp: QpId) {
+        self.platform.async_event(AsyncEvent {
+            subject: Subject::Qp(qp),
+            code: code::SUSPEND_COMPLETE,
+            source: Source::Unspecified,
+            wqe_index: None,
+        });
     }
 
     /// Moves a queue pair to ERROR and reports why; the first error counts.

@@ -91,7 +91,8 @@ impl<P: Platform> Engine<P> {
         let mut moved = false;
         loop {
             let Some(target) = self.qps.get_mut(qp) else { return moved };
-            if target.state != QpState::ReadyToSend && moved {
+            if target.state == QpState::SendQueueDrained && moved {
+                self.report_drained(qp);
                 return moved;
             }
             let index = target.sq.position();

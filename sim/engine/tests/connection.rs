@@ -243,6 +243,7 @@ fn sends_wait_for_ready_to_send_and_hold_in_drained() {
     let (mut left, mut right) = bed.pair();
     let state = |state| QpChange { state: Some(state), ..QpChange::default() };
     bed.engine.modify_qp(left.qp.id, &state(QpState::SendQueueDrained)).expect("drains");
+    bed.expect_events(&[(&left, code::SUSPEND_COMPLETE, Source::Unspecified)]);
     bed.receive(&mut right, &[]);
     bed.receive(&mut left, &[]);
     bed.send(&mut left, &Work::new(SEND, &[]));

@@ -471,10 +471,12 @@ fn what_has_begun_is_finished_in_drained_and_nothing_more() {
     bed.send(&mut left, &Work::new(SEND, &[near.sge(0, 8)]));
     let change = QpChange { state: Some(QpState::SendQueueDrained), ..QpChange::default() };
     bed.engine.modify_qp(left.qp.id, &change).expect("drains");
+    assert!(bed.events().is_empty(), "not yet at rest");
     bed.receive(&mut right, &[far.sge(0, 8)]);
     bed.receive(&mut right, &[far.sge(0, 8)]);
     bed.pass(RNR_TIMER);
     assert!(!bed.completion(&mut left).error);
+    bed.expect_events(&[(&left, code::SUSPEND_COMPLETE, Source::Unspecified)]);
     assert!(bed.engine.next_deadline().is_none());
 }
 
