@@ -5,6 +5,7 @@
 //! polled into poisoned memory and compared in every field. Nothing here knows
 //! a provider; the same program runs on any that libibverbs loads.
 
+pub mod bench;
 pub mod channel;
 pub mod context;
 pub mod control;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 mod concurrency;
 mod creation;
 mod datagrams;
+mod decoding;
 mod device;
 mod errors;
 mod events;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         device::TESTS,
         lifetime::TESTS,
         injected::TESTS,
+        decoding::TESTS,
         concurrency::TESTS,
     ])
 }
