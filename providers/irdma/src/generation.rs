@@ -71,13 +71,8 @@ impl Generation for Gen1 {
     const FETCHES_PAIRS: bool = true;
     const MAX_FRAGMENT_BYTES: u32 = u32::MAX;
     const BIND_KEYS_EXCHANGED: bool = true;
-    const INLINE: InlineLayout = InlineLayout {
-        first_word: 0,
-        first_bytes: 16,
-        more_bytes: 32,
-        max_bytes: 48,
-        with_immediate: false,
-    };
+    const INLINE: InlineLayout =
+        InlineLayout { first_word: 0, first_bytes: 16, more_bytes: 32, max_bytes: 48, with_immediate: false };
     const FLUSHES_EACH: bool = false;
 }
 
@@ -122,8 +117,23 @@ mod tests {
     fn inline_quanta() {
         let marked = Gen2::INLINE;
         for (bytes, quanta) in [
-            (0, 1), (8, 1), (9, 2), (39, 2), (40, 3), (70, 3), (71, 4), (101, 4), (102, 5),
-            (132, 5), (133, 6), (163, 6), (164, 7), (194, 7), (195, 8), (216, 8), (225, 8),
+            (0, 1),
+            (8, 1),
+            (9, 2),
+            (39, 2),
+            (40, 3),
+            (70, 3),
+            (71, 4),
+            (101, 4),
+            (102, 5),
+            (132, 5),
+            (133, 6),
+            (163, 6),
+            (164, 7),
+            (194, 7),
+            (195, 8),
+            (216, 8),
+            (225, 8),
         ] {
             assert_eq!(marked.quanta(bytes), quanta, "{bytes} bytes");
         }

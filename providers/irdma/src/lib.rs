@@ -20,7 +20,7 @@ pub mod barrier;
 pub mod format;
 pub mod generation;
 pub mod limits;
-#[cfg(any())]
+#[cfg(any(test, feature = "test-utils"))]
 pub mod mock;
 pub mod queue;
 pub mod ring;

@@ -312,13 +312,7 @@ impl DeviceLimits {
             HardwareGeneration::Gen1 => self.work_shift(max_fragments, max_inline),
             _ => self.work_shift(max_fragments + 1, max_inline),
         };
-        self.work_queue(
-            Quantity::SendRequests,
-            max_requests,
-            shift,
-            SEND_RESERVE,
-            self.max_send_quanta,
-        )
+        self.work_queue(Quantity::SendRequests, max_requests, shift, SEND_RESERVE, self.max_send_quanta)
     }
 
     /// Size of the receive queue for these capabilities.
@@ -400,8 +394,8 @@ impl DeviceLimits {
     }
 
     fn slots_per_completion(&self) -> u32 {
-        let separate_extension = self.generation != HardwareGeneration::Gen1
-            && !self.features.contains(Features::CQE_64_BYTES);
+        let separate_extension =
+            self.generation != HardwareGeneration::Gen1 && !self.features.contains(Features::CQE_64_BYTES);
         if separate_extension { 2 } else { 1 }
     }
 

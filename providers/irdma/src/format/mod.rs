@@ -15,14 +15,14 @@ mod opcode;
 mod work;
 
 pub use completion::{
-    CqeExtensionFlags, CqeIdentity, CqeIndex, CqePayload, CqeStatus, EXTENSION_FLAGS,
-    EXTENSION_IMMEDIATE, EXTENSION_SHARED_CONTEXT,
+    CqeExtensionFlags, CqeIdentity, CqeIndex, CqePayload, CqeStatus, EXTENSION_FLAGS, EXTENSION_IMMEDIATE,
+    EXTENSION_SHARED_CONTEXT,
 };
 pub use doorbell::{
     ARM_WORD, ArmWord, COMPLETION_DOORBELL, PushDoorbell, SEND_DOORBELL, SHADOW_BYTES, SHADOW_INDEX,
 };
-pub use le64::Le64;
 pub use error::{FlushCode, MAJOR_FLUSHED, MAJOR_SHARED_FLUSHED, Status, is_datagram_note};
+pub use le64::Le64;
 pub use opcode::{CompletionOpcode, Opcode, ReceiveOpcodes};
 pub use work::{BindKeys, DatagramDestination, Fragment, ReceiveHeader, SendHeader};
 

@@ -106,8 +106,7 @@ impl ReceiveOpcodes {
     pub const WIRE: Self = Self::same(1 << 0x09 | 1 << 0x0b);
 
     /// GEN3: the field holds the opcode of the peer's WQE.
-    pub const WQE: Self =
-        Self::same(1 << Opcode::RdmaWrite as u64 | 1 << Opcode::RdmaWriteSolicited as u64);
+    pub const WQE: Self = Self::same(1 << Opcode::RdmaWrite as u64 | 1 << Opcode::RdmaWriteSolicited as u64);
 
     const fn same(opcodes: u64) -> Self {
         Self { without_immediate: opcodes, with_immediate: opcodes }

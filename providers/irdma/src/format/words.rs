@@ -59,13 +59,13 @@ macro_rules! words {
             let mut taken = 0u64;
             $(
                 let mask = words!(@mask $high, $low);
-                assert!(words!(@width $high, $low) <= words!(@bits $type), "field wider than its type");
+                assert!($high - $low < words!(@bits $type), "field wider than its type");
                 assert!(taken & mask == 0, "two fields share a bit");
                 #[allow(unused_assignments)]
                 { taken |= mask; }
             )*
             $($(
-                assert!(words!(@width $over_high, $over_low) <= words!(@bits $over_type), "field wider than its type");
+                assert!($over_high - $over_low < words!(@bits $over_type), "field wider than its type");
             )*)?
         };
     )*};
@@ -104,7 +104,6 @@ macro_rules! words {
         const MASK: u64 = (u64::MAX >> (63 - ($high - $low))) << $low;
         MASK
     }};
-    (@width $high:literal, $low:literal) => { $high - $low + 1 };
     (@bits bool) => { 1 };
     (@bits u8) => { 8 };
     (@bits u16) => { 16 };
@@ -139,5 +138,6 @@ mod tests {
         assert_eq!((word.low(), word.four(), word.top()), (7, 0xF, true));
         assert!(!word.with_top(false).top());
         assert_eq!(Sample::default().with_across(0x1FFF).bits(), 0x1FF_F000_0000);
+        assert_eq!(Sample::from_bits(0xFF_F000_0000).across(), 0xFFF);
     }
 }

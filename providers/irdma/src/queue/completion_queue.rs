@@ -78,10 +78,7 @@ impl CompletionQueue {
     }
 
     #[cold]
-    fn poll_all_rings<G: Generation, D: Directory>(
-        &mut self,
-        directory: &D,
-    ) -> Option<Completion> {
+    fn poll_all_rings<G: Generation, D: Directory>(&mut self, directory: &D) -> Option<Completion> {
         loop {
             // The device may have written to an old ring after it was looked at and
             // before a later one was. Seeing a CQE in the later one orders a second

@@ -45,13 +45,7 @@ impl InlineData {
     /// Writes `length` bytes into the WQE at a position; the last word of each
     /// further quantum carries the valid bit where the generation wants it.
     #[inline(always)]
-    pub(super) fn write<G: Generation>(
-        &self,
-        ring: &QuantumRing,
-        position: u32,
-        valid: u64,
-        quanta: u32,
-    ) {
+    pub(super) fn write<G: Generation>(&self, ring: &QuantumRing, position: u32, valid: u64, quanta: u32) {
         let layout = G::INLINE;
         let first = ring.at(position);
         first[1].store(self.word(8 * (1 - layout.first_word)));
@@ -65,11 +59,7 @@ impl InlineData {
             quantum[1].store(self.word(from + 8));
             quantum[2].store(self.word(from + 16));
             let last = self.word(from + 24);
-            quantum[3].store(if G::FRAGMENTS_CARRY_VALID {
-                last & (u64::MAX >> 8) | valid
-            } else {
-                last
-            });
+            quantum[3].store(if G::FRAGMENTS_CARRY_VALID { last & (u64::MAX >> 8) | valid } else { last });
             from += layout.more_bytes;
         }
     }
@@ -80,9 +70,7 @@ impl InlineData {
         debug_assert!(offset + 8 <= MAX_BYTES + PADDING);
         // SAFETY: inside the buffer: a quantum is only written if it holds a byte of
         // the data, so reading ends at most 31 bytes behind it, which are zeros.
-        u64::from_le(unsafe {
-            self.bytes.as_ptr().cast::<u8>().add(offset).cast::<u64>().read_unaligned()
-        })
+        u64::from_le(unsafe { self.bytes.as_ptr().cast::<u8>().add(offset).cast::<u64>().read_unaligned() })
     }
 }
 

@@ -17,6 +17,7 @@ mod poll;
 mod queue_pair;
 mod receive;
 mod send;
+mod send_batch;
 mod shared;
 mod slots;
 mod work;
@@ -25,7 +26,11 @@ pub use completion::{Completion, CompletionFlags, Directory, Member, Side};
 pub use completion_queue::{CompletionQueue, CompletionQueueParts};
 pub use queue_pair::{QueuePair, Service};
 pub use receive::{ReceiveBatch, ReceiveQueue, ReceiveQueueParts};
-pub use send::{SendBatch, SendQueue, SendQueueParts};
+pub use send::{SendQueue, SendQueueParts};
+pub use send_batch::SendBatch;
 pub use shared::{SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueParts};
 pub use slots::OutOfMemory;
 pub use work::{Atomic, Bind, Refusal, SendRequest, Sge};
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ use super::slots::Tracked;
 use crate::barrier;
 use crate::format::{
     CompletionOpcode, CqeExtensionFlags, CqeIdentity, CqePayload, CqeStatus, EXTENSION_FLAGS,
-    EXTENSION_IMMEDIATE, EXTENSION_SHARED_CONTEXT, FlushCode, MAJOR_FLUSHED, MAJOR_SHARED_FLUSHED,
-    Opcode, SHADOW_INDEX, Status, VALID, VALID_WORD, is_datagram_note,
+    EXTENSION_IMMEDIATE, EXTENSION_SHARED_CONTEXT, FlushCode, MAJOR_FLUSHED, MAJOR_SHARED_FLUSHED, Opcode,
+    SHADOW_INDEX, Status, VALID, VALID_WORD, is_datagram_note,
 };
 use crate::generation::Generation;
 use crate::ring::{CompletionRing, ShadowArea};
@@ -223,8 +223,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
             let index = cqe.status.wqe_index().into();
             let Some((position, tracked)) = send.outstanding(index) else { return self.pass(cqe) };
             let Some(own) = tracked.opcode() else { return self.pass(cqe) };
-            let note = queues.service() == Service::Datagram
-                && is_datagram_note(cqe.status.major_error());
+            let note = queues.service() == Service::Datagram && is_datagram_note(cqe.status.major_error());
             if note && !tracked.is_signaled() {
                 return self.pass(cqe);
             }
@@ -307,9 +306,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
 
     #[inline(never)]
     fn step_shared<D: Directory>(&mut self, cqe: &Cqe, directory: &D) -> Step {
-        let member = cqe
-            .shared_context(self.ring)
-            .and_then(|context| directory.find(context, Side::Receive));
+        let member = cqe.shared_context(self.ring).and_then(|context| directory.find(context, Side::Receive));
         let Some(member) = member else { return self.pass(cqe) };
         let Some(shared) = member.shared() else { return self.pass(cqe) };
         let queues = member.queues();

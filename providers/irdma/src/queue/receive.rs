@@ -74,11 +74,7 @@ impl ReceiveQueue {
     /// Starts to post. Only one batch at a time.
     #[inline(always)]
     pub fn batch<G: Generation>(&self) -> ReceiveBatch<'_, G> {
-        ReceiveBatch {
-            queue: self,
-            head: self.head.load(Ordering::Relaxed),
-            generation: PhantomData,
-        }
+        ReceiveBatch { queue: self, head: self.head.load(Ordering::Relaxed), generation: PhantomData }
     }
 
     /// Whether all that was posted has completed.
@@ -139,12 +135,7 @@ impl<G: Generation> ReceiveBatch<'_, G> {
 
 /// Writes a receive WQE and makes it valid.
 #[inline(always)]
-pub(super) fn write_receive<G: Generation>(
-    ring: &QuantumRing,
-    position: u32,
-    list: &[Sge],
-    word_2: u64,
-) {
+pub(super) fn write_receive<G: Generation>(ring: &QuantumRing, position: u32, list: &[Sge], word_2: u64) {
     let valid = ring.valid(position);
     let more = Fragments::<G>::new(ring, position, valid).write(list);
     let quantum = ring.at(position);
@@ -165,8 +156,7 @@ impl ReceiveQueue {
         // Acquire: the cells below the head are written (`ReceiveBatch::place`).
         let head = self.head.load(Ordering::Acquire);
         let ahead = entry.wrapping_sub(tail) & self.mask;
-        (entry <= self.mask && ahead < head.wrapping_sub(tail))
-            .then_some(tail.wrapping_add(ahead))
+        (entry <= self.mask && ahead < head.wrapping_sub(tail)).then_some(tail.wrapping_add(ahead))
     }
 
     /// Position of the oldest outstanding WQE; `None` if there is none.

@@ -1,0 +1,182 @@
+//! Any bytes at all as CQEs: nothing outside is reached, no success is invented, and
+//! others' completions still come.
+
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use crate::format::{Opcode, ReceiveOpcodes, Status};
+use crate::generation::{Gen1, Gen2, Gen3, Generation};
+use crate::mock::{CompletionDevice, Pair, Pairs};
+use crate::queue::{SendRequest, Service};
+
+const CONTEXT: u64 = 0x10_0040;
+
+fn busy<G: Generation>(context: u64, service: Service, opcodes: ReceiveOpcodes, work: u64) -> Pair {
+    let pair = Pair::new(context, service, opcodes);
+    let mut batch = pair.queues.send.batch::<G>();
+    for wr_id in 0..work {
+        let request = SendRequest {
+            wr_id,
+            opcode: Opcode::Send,
+            signaled: true,
+            fence: false,
+            remote_key: 0,
+            remote: 0,
+        };
+        batch.fragments(&request, &[], None).unwrap();
+        pair.queues.receive.batch::<G>().place(1000 + wr_id, &[]).unwrap();
+    }
+    batch.finish();
+    pair
+}
+
+/// Words that are likely to get somewhere.
+fn word() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), Just(CONTEXT), Just(0), Just(u64::MAX), (0..64u64).prop_map(|bit| 1 << bit)]
+}
+
+fn status() -> impl Strategy<Value = u64> {
+    let major = prop_oneof![Just(1u64), Just(0xFFFE), Just(0xE123), any::<u16>().prop_map(u64::from)];
+    let index = prop_oneof![0..20u64, any::<u16>().prop_map(|index| u64::from(index) & 0x7FFF)];
+    (any::<u64>(), major, 0..16u64, index).prop_map(|(bits, major, minor, index)| {
+        bits & 0xFFFF_8000_0000_0000 & !(1 << 47) | index << 32 | major << 16 | minor
+    })
+}
+
+fn entry() -> impl Strategy<Value = [u64; 4]> {
+    (word(), word(), word(), prop_oneof![status(), any::<u64>()]).prop_map(|(a, b, c, d)| [a, b, c, d])
+}
+
+fn attack<G: Generation>(
+    slot_bytes: usize,
+    entries: &[([u64; 4], [u64; 4])],
+    raw: bool,
+) -> Result<(), TestCaseError> {
+    let service = if entries.len().is_multiple_of(2) { Service::Connected } else { Service::Datagram };
+    let victim = busy::<G>(CONTEXT, service, ReceiveOpcodes::WIRE, 12);
+    let bystander = busy::<G>(CONTEXT + 1, Service::Connected, ReceiveOpcodes::WIRE, 1);
+    let pairs = Pairs([victim, bystander].into());
+    let (mut device, mut cq) = CompletionDevice::new(64, slot_bytes);
+    for (entry, extension) in entries {
+        if raw {
+            // No valid bit put right, no place kept.
+            let slot = (entry[0] % 64) as u32;
+            device.scribble(slot, entry);
+            continue;
+        }
+        if entry[3] >> 50 & 1 == 1 {
+            device.complete_extended(*entry, *extension);
+        } else {
+            device.complete(*entry);
+        }
+    }
+    if !raw {
+        device.complete([0, CONTEXT + 1, 0, 1 << 62 | 3 << 56]);
+    }
+    let mut completions = Vec::new();
+    while let Some(completion) = cq.poll::<G, _>(&pairs) {
+        completions.push(completion);
+        prop_assert!(completions.len() <= 26, "more completions than work");
+    }
+    // Each work request completes at most once.
+    let mut ids: Vec<_> = completions.iter().map(|c| (c.wr_id, c.opcode as u32 >= 128)).collect();
+    let of_bystander = completions.last().is_some_and(|c| c.wr_id == 0 && c.status == Status::Success);
+    if !raw {
+        prop_assert!(of_bystander, "the bystander's completion came");
+        ids.pop();
+    }
+    let mut unique = ids.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    prop_assert_eq!(unique.len(), ids.len(), "{:?}", ids);
+    for (wr_id, receive) in ids {
+        let known = if receive { 1000..1012 } else { 0..12 };
+        prop_assert!(known.contains(&wr_id), "{} was posted", wr_id);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_cqes_gen1(entries in prop::collection::vec((entry(), entry()), 0..20)) {
+        attack::<Gen1>(32, &entries, false)?;
+    }
+
+    #[test]
+    fn any_cqes_gen2(entries in prop::collection::vec((entry(), entry()), 0..20)) {
+        attack::<Gen2>(32, &entries, false)?;
+    }
+
+    #[test]
+    fn any_cqes_gen3(entries in prop::collection::vec((entry(), entry()), 0..20)) {
+        attack::<Gen3>(64, &entries, false)?;
+    }
+
+    #[test]
+    fn any_bytes_in_the_ring(entries in prop::collection::vec((entry(), entry()), 0..64), wide: bool) {
+        attack::<Gen2>(if wide { 64 } else { 32 }, &entries, true)?;
+    }
+}
+
+#[test]
+fn a_quantum_inside_of_a_wqe_is_no_wqe() {
+    // On the first lap a cell was never set, on later ones it is of an earlier lap.
+    for laps in [0, 1, 5] {
+        let pair = Pair::with(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE, |parts| {
+            parts.max_inline = 39;
+        });
+        let pairs = Pairs([pair].into());
+        let (mut device, mut cq) = CompletionDevice::new(8, 32);
+        let request = |wr_id| SendRequest {
+            wr_id,
+            opcode: Opcode::Send,
+            signaled: true,
+            fence: false,
+            remote_key: 0,
+            remote: 0,
+        };
+        let send = &pairs.0[0].queues.send;
+        for n in 0..laps * 512 {
+            let mut batch = send.batch::<Gen2>();
+            batch.fragments(&request(n), &[], None).unwrap();
+            batch.finish();
+            device.complete([0, CONTEXT, 0, 1 << 62 | 3 << 56 | (n % 512) << 32]);
+            assert_eq!(cq.poll::<Gen2, _>(&pairs).unwrap().wr_id, n);
+        }
+        let sge = crate::queue::Sge { address: 0, length: 1, key: 0 };
+        let mut batch = send.batch::<Gen2>();
+        batch.fragments(&request(77), &[sge; 3], None).unwrap();
+        batch.finish();
+        device.complete([0, CONTEXT, 0, 1 << 62 | 3 << 56 | 1 << 32]);
+        assert_eq!(cq.poll::<Gen2, _>(&pairs), None, "after {laps} laps");
+        device.complete([0, CONTEXT, 0, 1 << 62 | 3 << 56]);
+        assert_eq!(cq.poll::<Gen2, _>(&pairs).unwrap().wr_id, 77);
+    }
+}
+
+#[test]
+fn padding_has_no_completion() {
+    let pair = Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE);
+    let request = SendRequest {
+        wr_id: 1,
+        opcode: Opcode::Send,
+        signaled: true,
+        fence: false,
+        remote_key: 0,
+        remote: 0,
+    };
+    let sge = crate::queue::Sge { address: 0, length: 1, key: 0 };
+    let mut batch = pair.queues.send.batch::<Gen2>();
+    batch.fragments(&request, &[sge; 11], None).unwrap();
+    batch.fragments(&request, &[sge; 11], None).unwrap();
+    batch.finish();
+    let pairs = Pairs([pair].into());
+    let (mut device, mut cq) = CompletionDevice::new(8, 32);
+    // Quanta 6 and 7 are padding.
+    device.complete([0, CONTEXT, 0, 1 << 62 | 3 << 56 | 6 << 32]);
+    assert_eq!(cq.poll::<Gen2, _>(&pairs), None);
+    assert!(!pairs.0[0].queues.send.is_empty());
+}

@@ -1,0 +1,9 @@
+//! Tests of the queues against the mock device.
+
+mod flushing;
+mod golden_receive;
+mod golden_send;
+mod hostile;
+mod polling;
+mod resizing;
+mod ring_laws;
