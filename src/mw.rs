@@ -8,8 +8,9 @@ use core::mem::offset_of;
 use core::ptr::{NonNull, null_mut};
 
 use rdma_core_sys::bindings::{
-    IBV_ACCESS_ZERO_BASED, IBV_MR_TYPE_MR, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW, ibv_cmd_dealloc_mw,
-    ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp, ibv_send_wr, verbs_context_ops, verbs_mr,
+    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED,
+    IBV_MR_TYPE_MR, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW, ibv_cmd_dealloc_mw, ibv_mw, ibv_mw_bind,
+    ibv_mw_type, ibv_pd, ibv_qp, ibv_send_wr, verbs_context_ops, verbs_mr,
 };
 use rdma_core_sys::inline::{ibv_inc_rkey, ibv_post_send};
 
@@ -17,6 +18,10 @@ use crate::boundary;
 use crate::command;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+
+/// What the holder of a window may be allowed to do, and how it addresses it.
+const WINDOW_RIGHTS: u32 =
+    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
 
 unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     // SAFETY: libibverbs calls with a domain of ours.
@@ -88,6 +93,13 @@ unsafe fn check_bind(window: &ibv_mw, bind: &ibv_mw_bind) -> Result<()> {
     }
     if region.ibv_mr.pd != window.pd {
         return Err(Errno::NOT_PERMITTED);
+    }
+    // Where the range starts is for the device to judge: a region's device addresses need not
+    // be those of its memory, and are not kept.
+    if bind.bind_info.mw_access_flags & !WINDOW_RIGHTS != 0
+        || bind.bind_info.length > region.ibv_mr.length as u64
+    {
+        return Err(Errno::INVALID);
     }
     Ok(())
 }
