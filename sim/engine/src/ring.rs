@@ -38,6 +38,8 @@ pub(crate) struct WorkRing<B> {
     fetched: Vec<u8>,
     fetched_used: usize,
     window: u32,
+    /// The last fetch met a quantum that was not posted yet.
+    end_met: bool,
 }
 
 impl<B: Clone> WorkRing<B> {
@@ -51,6 +53,7 @@ impl<B: Clone> WorkRing<B> {
             fetched: Vec::new(),
             fetched_used: 0,
             window: SMALL_WINDOW,
+            end_met: false,
         }
     }
 
@@ -117,10 +120,12 @@ impl<B: Clone> WorkRing<B> {
             self.fetched.clear();
             return Err(fault.into());
         }
+        self.end_met = false;
         let mut valid = 0;
         while valid < self.fetched.len() {
             let header = word(&self.fetched[valid..], 3);
             if valid_bit(header) != self.polarity {
+                self.end_met = true;
                 break;
             }
             let wqe = size(header);
@@ -146,6 +151,17 @@ impl<B: Clone> WorkRing<B> {
             }
         }
         Ok(())
+    }
+
+    /// Begins a walk: what an earlier one learnt of the end of what was posted is old.
+    pub(crate) fn begin(&mut self) {
+        self.end_met = false;
+    }
+
+    /// Whether this walk has consumed all there was when it met the end of what was
+    /// posted. What comes later has a doorbell of its own.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.end_met && self.fetched_used >= self.fetched.len()
     }
 
     /// Steps over a WQE of `quanta` quanta that [`Self::peek`] gave.

@@ -70,7 +70,7 @@ impl<P: Platform> Engine<P> {
 
     /// Executes WQEs until there are none, one must wait, or it is others' turn.
     fn run(&mut self, qp: QpId, trigger: Trigger) -> bool {
-        let Some(target) = self.qps.get(qp) else { return false };
+        let Some(target) = self.qps.get_mut(qp) else { return false };
         let sender = Sender { qp, pd: target.pd, service: target.service };
         match target.state {
             QpState::ReadyToSend => {}
@@ -86,6 +86,7 @@ impl<P: Platform> Engine<P> {
         }
         let generation = self.config.generation;
         let settled = trigger == Trigger::Doorbell(true);
+        target.sq.begin();
         let mut quanta_left = target.sq.quanta();
         let mut bytes_left = TURN_BYTES;
         let mut moved = false;
@@ -93,6 +94,9 @@ impl<P: Platform> Engine<P> {
             let Some(target) = self.qps.get_mut(qp) else { return moved };
             if target.state == QpState::SendQueueDrained && moved {
                 self.report_drained(qp);
+                return moved;
+            }
+            if moved && target.sq.is_drained() {
                 return moved;
             }
             let index = target.sq.position();

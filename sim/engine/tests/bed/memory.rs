@@ -20,6 +20,8 @@ pub struct Memory {
     pub completion_events: Vec<CqId>,
     /// Calls of read and write, for tests of their number.
     pub calls: usize,
+    /// Words that appear (area, offset, value) once something has been read from their area.
+    pub late: Vec<(Area, usize, u64)>,
     /// Doorbells are said to stand still.
     pub doorbell_waits: bool,
 }
@@ -60,6 +62,13 @@ impl Platform for Memory {
 
     fn read(&mut self, backing: &Area, offset: u64, buffer: &mut [u8]) -> Result<(), MemoryFault> {
         buffer.copy_from_slice(self.piece(*backing, offset, buffer.len())?);
+        for (area, offset, word) in std::mem::take(&mut self.late) {
+            if area == *backing {
+                self.set_word(area, offset, word);
+            } else {
+                self.late.push((area, offset, word));
+            }
+        }
         Ok(())
     }
 
