@@ -22,6 +22,8 @@ mod platform;
 pub mod profile;
 pub mod program;
 mod request;
+#[cfg(test)]
+mod tests;
 mod transition;
 
 pub use device::{Device, Granted};
