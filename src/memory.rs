@@ -211,7 +211,7 @@ mod tests {
     fn buffers_are_whole_zeroed_pages() {
         for length in [0, 1, page_size() - 1, page_size(), page_size() + 1] {
             let buffer = DmaBuffer::allocate(length).unwrap();
-            assert!(buffer.length() >= length && buffer.length() % page_size() == 0);
+            assert!(buffer.length() >= length && buffer.length().is_multiple_of(page_size()));
             assert_eq!(buffer.address() as usize % page_size(), 0);
             // SAFETY: the buffer's own memory.
             let bytes = unsafe { core::slice::from_raw_parts(buffer.base().as_ptr(), buffer.length()) };

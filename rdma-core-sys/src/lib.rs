@@ -2,7 +2,9 @@
 //!
 //! Programs need [`bindings`] (the public functions and types) and [`inline`];
 //! the provider needs all of it. Everything is of one [`LAYOUT`], chosen at build
-//! time by the release of libibverbs that was built against.
+//! time by the release of libibverbs that was built against: this machine's, as
+//! pkg-config finds it, or that of the distribution unpacked at
+//! `$IRDMA_RDMA_CORE_ROOT`.
 
 mod layouts;
 
