@@ -12,6 +12,7 @@ pub struct SendWork {
 
 /// A scatter list: elements, or nothing but a pointer that must not be followed.
 enum List {
+    /// The last one is zero and not counted: a provider that looks at the first of none finds nothing.
     Elements(Vec<ibv_sge>),
     Stale(*mut ibv_sge),
 }
@@ -20,8 +21,9 @@ impl List {
     fn fill(&mut self, pointer: &mut *mut ibv_sge, count: &mut i32) {
         match self {
             List::Elements(elements) => {
-                *pointer = elements.as_mut_ptr();
                 *count = elements.len() as i32;
+                elements.push(ibv_sge::default());
+                *pointer = elements.as_mut_ptr();
             }
             List::Stale(stale) => {
                 *pointer = *stale;

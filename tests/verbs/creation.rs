@@ -249,7 +249,7 @@ pub const TESTS: &[Test] = &[
     test!(the_reported_largest_completion_queue_can_be_created)
         .fails_on_c("the reported size is that of the ring, of which each completion takes two slots"),
     test!(a_completion_vector_that_does_not_exist_is_invalid),
-    test!(creating_an_extended_queue_leaves_the_request_as_it_was).fails_on_c("cqe comes back doubled"),
+    test!(creating_an_extended_queue_leaves_the_request_as_it_was).may_fail_on_c("cqe comes back doubled"),
     test!(readers_that_the_device_lacks_are_not_supported),
     test!(shared_receive_queues_do_not_exist),
     test!(sixty_four_queue_pairs_share_a_completion_queue),

@@ -127,11 +127,11 @@ fn a_completion_waits_for_its_second_half() {
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
     test!(every_flush_code_has_its_status),
-    test!(rnr_retry_exceeded_has_its_own_status).fails_on_c("rdma-core 44 has no such flush code"),
+    test!(rnr_retry_exceeded_has_its_own_status).may_fail_on_c("no such flush code"),
     test!(an_unknown_error_is_a_general_one),
     test!(an_unknown_operation_of_the_send_queue_is_an_error_in_both_interfaces)
         .fails_on_c("the extended interface reports success"),
     test!(wire_opcodes_of_receives_are_told_apart_in_both_interfaces)
-        .fails_on_c("the wire opcode is overwritten, so no RDMA write with immediate is seen"),
+        .may_fail_on_c("the wire opcode is overwritten, so no RDMA write with immediate is seen"),
     test!(a_completion_waits_for_its_second_half),
 ];
