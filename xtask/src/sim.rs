@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
 
 use crate::plugin;
@@ -108,7 +109,8 @@ impl Simulator {
 
     /// Starts a device that several programs meet on.
     pub fn start(&self, name: &str, options: &[&str], log: &Path) -> Result<Device<'_>> {
-        let mut process = Running::start(self.launcher().args(["start", "--foreground"]).arg(name).args(options), log)?;
+        let mut process =
+            Running::start(self.launcher().args(["start", "--foreground"]).arg(name).args(options), log)?;
         let ready = wait_until(Duration::from_secs(10), || {
             !process.output().is_empty() || matches!(process.has_ended(), Ok(true) | Err(_))
         });
