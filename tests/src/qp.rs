@@ -146,7 +146,8 @@ impl Qp {
 
     /// Creates one with a CQ for each queue.
     pub fn with_own_cqs(pd: &Arc<Pd>, options: QpOptions) -> Qp {
-        let entries = |requests: u32| i32::try_from(requests + 16).expect("a sane queue size");
+        // A queue takes more requests than asked for: its ring is rounded up, and small ones need little room.
+        let entries = |requests: u32| i32::try_from(requests * 4 + 1024).expect("a sane queue size");
         let send_cq = Cq::new(pd.context(), entries(options.max_send_wr));
         let recv_cq = Cq::new(pd.context(), entries(options.max_recv_wr));
         Qp::new(pd, &send_cq, &recv_cq, options)

@@ -117,8 +117,8 @@ impl Wc {
     }
 
     /// As far as the C provider goes: without the fields that it leaves as they were in the caller's memory or sets
-    /// without a meaning, and without the difference between the two kinds of receive, which it lost in some
-    /// releases. [`assert_completions`] compares completions of that provider so; programs of their own show the faults.
+    /// without a meaning, and without two differences that some releases lost: between the kinds of receive, and between
+    /// exhausted RNR retries and any other failure. [`assert_completions`] compares completions of that provider so; programs of their own show the faults.
     fn as_far_as_c_goes(&self) -> Wc {
         let mut wc = self.clone();
         if wc.status == IBV_WC_SUCCESS {
@@ -132,6 +132,9 @@ impl Wc {
         }
         if wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM {
             wc.opcode = IBV_WC_RECV;
+        }
+        if wc.status == IBV_WC_RNR_RETRY_EXC_ERR {
+            wc.status = IBV_WC_FATAL_ERR;
         }
         (wc.pkey_index, wc.slid, wc.sl, wc.path_bits) = (0, 0, 0, 0);
         wc

@@ -195,6 +195,7 @@ pub const TESTS: &[Test] = &[
     test!(messages_flow_both_ways_at_once),
     test!(queue_pairs_are_destroyed_while_their_queue_is_polled),
     test!(objects_come_and_go_in_two_threads),
-    test!(a_forked_child_keeps_its_heap_and_the_parent_its_queues),
+    test!(a_forked_child_keeps_its_heap_and_the_parent_its_queues)
+        .fails_on_c("the last page of a ring is shared with the heap, and kept from the child"),
     test!(a_fork_without_protection_does_not_disturb_the_parent),
 ];

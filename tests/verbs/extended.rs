@@ -104,8 +104,6 @@ fn errors_and_flushes_read_the_same() {
         ],
         &[this.received(10, 0).flushed(), this.received(11, 0).flushed()],
     );
-    this.qp.post(SendWork::send(4));
-    this.expect(&[this.sent(4, IBV_WC_SEND, 0).flushed()], &[]);
 }
 
 fn datagrams_read_the_same() {
@@ -160,7 +158,12 @@ fn polling_attributes_that_do_not_exist_are_invalid() {
     this.qp.post(SendWork::write(1, this.mr.address(), this.mr.rkey()));
     let mut attributes = ibv_poll_cq_attr { comp_mask: 1 };
     // SAFETY: the queue is alive, the attributes valid for the call.
-    assert_eq!(unsafe { ibv_start_poll(this.cq.raw_ex(), &mut attributes) }, libc::EINVAL);
+    let result = unsafe { ibv_start_poll(this.cq.raw_ex(), &mut attributes) };
+    if result == 0 {
+        // SAFETY: ends the batch that should not have begun.
+        unsafe { ibv_end_poll(this.cq.raw_ex()) };
+    }
+    assert_eq!(result, libc::EINVAL);
     this.expect(&[this.sent(1, IBV_WC_RDMA_WRITE, 0)], &[]);
 }
 
@@ -233,7 +236,7 @@ pub const TESTS: &[Test] = &[
     test!(datagrams_read_the_same),
     test!(both_interfaces_work_on_one_queue),
     test!(an_empty_queue_says_so),
-    test!(polling_attributes_that_do_not_exist_are_invalid),
+    test!(polling_attributes_that_do_not_exist_are_invalid).may_fail_on_c("they are ignored"),
     test!(a_batch_can_end_early),
     test!(a_queue_without_readers_still_tells_the_essentials),
     test!(a_destroyed_queue_pair_is_skipped_within_a_batch),

@@ -191,6 +191,7 @@ fn a_responder_that_failed_flushes_what_is_posted_later() {
         IBV_EVENT_QP_ACCESS_ERR,
         pair.right.qp.raw(),
     );
+    pair.right.expect_nothing();
     pair.right.qp.post(SendWork::send(1));
     pair.right.expect_sent(&[pair.right.sent(1, IBV_WC_SEND, 0).flushed()]);
     pair.right.qp.receive(ReceiveWork::new(2));
