@@ -4,6 +4,7 @@ mod bar;
 mod doorbell;
 mod message;
 mod polling;
+mod priority;
 mod server;
 mod waiting;
 
@@ -18,5 +19,6 @@ pub fn run_device(options: DeviceOptions, ends: DeviceEnds) -> anyhow::Result<()
     profile.check().map_err(anyhow::Error::msg)?;
     let waits = options.mode == irdma_sim_protocol::Mode::Trap;
     let device = Device::new(profile, waits)?;
+    priority::take_short_turns();
     server::Server::new(device, options.mode, ends)?.run()
 }

@@ -170,8 +170,7 @@ impl Device {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         let room = events.len() as libc::c_int;
         // SAFETY: the array has room for that many events.
-        let count =
-            unsafe { libc::epoll_wait(self.channel_watch.as_raw_fd(), events.as_mut_ptr(), room, 0) };
+        let count = unsafe { libc::epoll_wait(self.channel_watch.as_raw_fd(), events.as_mut_ptr(), room, 0) };
         for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
             let id = event.u64;
             let Some(token) = self.channel_files.remove(&id) else { continue };

@@ -364,12 +364,22 @@ const fn old<Request, Response>(number: u32, name: &'static str, handler: Handle
     Command { number, extended: false, name, request, answer, handler }
 }
 
-const fn extended(number: u32, name: &'static str, request: usize, answer: usize, handler: Handler) -> Command {
+const fn extended(
+    number: u32,
+    name: &'static str,
+    request: usize,
+    answer: usize,
+    handler: Handler,
+) -> Command {
     Command { number, extended: true, name, request, answer, handler }
 }
 
 static COMMANDS: &[Command] = &[
-    old::<core::QueryDevice, core::QueryDeviceResp>(command::QUERY_DEVICE, "query_device", device::query_device),
+    old::<core::QueryDevice, core::QueryDeviceResp>(
+        command::QUERY_DEVICE,
+        "query_device",
+        device::query_device,
+    ),
     old::<core::QueryPort, core::QueryPortResp>(command::QUERY_PORT, "query_port", device::query_port_old),
     old::<core::AllocPd, core::AllocPdResp>(command::ALLOC_PD, "alloc_pd", pd::allocate),
     old::<core::Handle, ()>(command::DEALLOC_PD, "dealloc_pd", pd::destroy_old),
@@ -397,7 +407,11 @@ static COMMANDS: &[Command] = &[
     old::<core::CreateSrq, core::CreateSrqResp>(command::CREATE_SRQ, "create_srq", srq::create_old),
     old::<core::ModifySrq, ()>(command::MODIFY_SRQ, "modify_srq", srq::modify),
     old::<core::QuerySrq, core::QuerySrqResp>(command::QUERY_SRQ, "query_srq", srq::query),
-    old::<core::DestroyWithAnswer, core::EventsReported>(command::DESTROY_SRQ, "destroy_srq", srq::destroy_old),
+    old::<core::DestroyWithAnswer, core::EventsReported>(
+        command::DESTROY_SRQ,
+        "destroy_srq",
+        srq::destroy_old,
+    ),
     extended(
         command::QUERY_DEVICE,
         "query_device_ex",

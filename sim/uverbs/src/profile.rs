@@ -361,7 +361,8 @@ mod tests {
     #[test]
     fn impossible_devices_are_refused() {
         assert!(profile(Generation::Gen1).check().is_err());
-        let old = Profile { generation: Generation::Gen3, kernel: KernelVersion::V6_12, ..Profile::default() };
+        let old =
+            Profile { generation: Generation::Gen3, kernel: KernelVersion::V6_12, ..Profile::default() };
         assert!(old.check().is_err());
         assert!(Profile::default().check().is_ok());
     }

@@ -5,9 +5,7 @@ use std::rc::Rc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::number::{self, DRIVER_IN, DRIVER_OUT, FLAG_MANDATORY};
-use crate::errno::{
-    EBADF, EFAULT, EINVAL, ENODATA, ENOENT, EOPNOTSUPP, EPROTONOSUPPORT, Errno, Result,
-};
+use crate::errno::{EBADF, EFAULT, EINVAL, ENODATA, ENOENT, EOPNOTSUPP, EPROTONOSUPPORT, Errno, Result};
 use crate::events::{ChannelId, ChannelKind};
 use crate::file::OpenFile;
 use crate::method::{self, Access, AttributeSpec, AttributeType, Method};
@@ -93,10 +91,7 @@ impl Request {
             let raw = RawAttribute::read_from_bytes(chunk).map_err(|_| EINVAL)?;
             request.accept(file, raw, start.wrapping_add(index as u64 * ATTRIBUTE_SIZE))?;
         }
-        let complete = method
-            .attributes
-            .iter()
-            .all(|spec| !spec.mandatory || request.has(spec.id));
+        let complete = method.attributes.iter().all(|spec| !spec.mandatory || request.has(spec.id));
         if complete { Ok(request) } else { Err(EINVAL) }
     }
 
@@ -211,7 +206,9 @@ impl Request {
         let Some(attribute) = self.find(id) else {
             return T::read_from_bytes(&vec![0; size_of::<T>()]).map_err(|_| EINVAL);
         };
-        if usize::from(attribute.length) > size_of::<T>() && !self.is_zero(attribute, size_of::<T>() as u16)? {
+        if usize::from(attribute.length) > size_of::<T>()
+            && !self.is_zero(attribute, size_of::<T>() as u16)?
+        {
             return Err(EOPNOTSUPP);
         }
         self.truncated(id)
@@ -329,7 +326,12 @@ impl Answer {
     }
 
     /// As much of `value` as fits (`uverbs_copy_to`); `ENOENT` if the program did not ask.
-    pub fn put(&mut self, request: &Request, id: u16, value: &(impl IntoBytes + Immutable + ?Sized)) -> Result<()> {
+    pub fn put(
+        &mut self,
+        request: &Request,
+        id: u16,
+        value: &(impl IntoBytes + Immutable + ?Sized),
+    ) -> Result<()> {
         let attribute = request.find(id).ok_or(ENOENT)?;
         let bytes = value.as_bytes();
         let length = bytes.len().min(usize::from(attribute.length));
@@ -345,7 +347,12 @@ impl Answer {
     }
 
     /// As much of `value` as fits, and zeros to the end of the attribute.
-    pub fn fill(&mut self, request: &Request, id: u16, value: &(impl IntoBytes + Immutable + ?Sized)) -> Result<()> {
+    pub fn fill(
+        &mut self,
+        request: &Request,
+        id: u16,
+        value: &(impl IntoBytes + Immutable + ?Sized),
+    ) -> Result<()> {
         let attribute = request.find(id).ok_or(ENOENT)?;
         let mut bytes = value.as_bytes().to_vec();
         bytes.resize(usize::from(attribute.length), 0);

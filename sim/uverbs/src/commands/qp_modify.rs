@@ -214,7 +214,8 @@ fn describe(hardware: &Hardware, qp: &Qp, wanted: &ModifyQp) -> Result<(QpChange
         known.remote_atomic |= atomic && hardware.profile.has(feature::ATOMIC_OPS);
     }
     // The driver enables remote reads and writes when it makes the QP, and never disables them.
-    let windows = hardware.profile.generation >= Generation::Gen3 || hardware.profile.kernel < KernelVersion::V7_2;
+    let windows =
+        hardware.profile.generation >= Generation::Gen3 || hardware.profile.kernel < KernelVersion::V7_2;
     change.access = Some(Access {
         local_write: true,
         remote_write: true,

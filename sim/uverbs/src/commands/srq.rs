@@ -108,10 +108,7 @@ pub fn create_old(call: &mut Call) -> Result<Answer> {
     };
     let (handle, max_wr, told) = make(call, &wanted)?;
     let mut answer = Answer::made(handle);
-    answer.core(
-        call.request,
-        &CreateSrqResp { srq_handle: handle, max_wr, max_sge: asked.max_sge, srqn: 0 },
-    );
+    answer.core(call.request, &CreateSrqResp { srq_handle: handle, max_wr, max_sge: asked.max_sge, srqn: 0 });
     answer.driver(call.request, &told);
     Ok(answer)
 }

@@ -3,7 +3,9 @@
 use irdma_engine::spec::Generation;
 
 use super::fake::{Fixture, input, output};
-use crate::abi::core::{ExQueryDevice, ExQueryDeviceResp, GidEntry, QueryDevice, QueryDeviceResp, QueryPortRespEx};
+use crate::abi::core::{
+    ExQueryDevice, ExQueryDeviceResp, GidEntry, QueryDevice, QueryDeviceResp, QueryPortRespEx,
+};
 use crate::abi::driver::AllocUcontextResp;
 use crate::abi::number::{COMMAND_EXTENDED, DRIVER_IN, DRIVER_OUT, command, object};
 use crate::errno::{EINVAL, ENODATA, EOPNOTSUPP};
@@ -55,8 +57,7 @@ fn strange_introductions_are_refused() {
     assert_eq!(fixture.get_context(1 | 16, 80).err(), Some(EOPNOTSUPP));
     for version in [3u8, 6] {
         let request = [0, 0, 0, 0, version, 0, 0, 0];
-        let result =
-            fixture.call(object::DEVICE, 3, &[input(DRIVER_IN, &request), output(DRIVER_OUT, 80)]);
+        let result = fixture.call(object::DEVICE, 3, &[input(DRIVER_IN, &request), output(DRIVER_OUT, 80)]);
         assert_eq!(result.err(), Some(EINVAL));
     }
     assert_eq!(fixture.call(object::DEVICE, 3, &[output(DRIVER_OUT, 80)]).err(), Some(EINVAL));
@@ -100,23 +101,25 @@ fn nothing_goes_before_the_context() {
 #[test]
 fn device_and_port_describe_themselves() {
     let mut fixture = Fixture::with_context(Profile::default());
-    let (told, _) = fixture
-        .old::<QueryDeviceResp>(command::QUERY_DEVICE, &QueryDevice::default(), &[], 0)
-        .unwrap();
+    let (told, _) =
+        fixture.old::<QueryDeviceResp>(command::QUERY_DEVICE, &QueryDevice::default(), &[], 0).unwrap();
     assert_eq!(told.node_guid, identity::NODE_GUID.to_be_bytes());
     assert_eq!((told.fw_ver, told.max_sge, told.phys_port_cnt), (0x1_0000_003c, 13, 1));
     let number = COMMAND_EXTENDED | command::QUERY_DEVICE;
-    let (extended, _) =
-        fixture.old::<ExQueryDeviceResp>(number, &ExQueryDevice::default(), &[], 0).unwrap();
+    let (extended, _) = fixture.old::<ExQueryDeviceResp>(number, &ExQueryDevice::default(), &[], 0).unwrap();
     assert_eq!(extended.response_length, 304);
     assert_eq!(extended.base.max_qp, told.max_qp);
-    let refused = fixture.old::<ExQueryDeviceResp>(number, &ExQueryDevice { comp_mask: 1, reserved: 0 }, &[], 0);
+    let refused =
+        fixture.old::<ExQueryDeviceResp>(number, &ExQueryDevice { comp_mask: 1, reserved: 0 }, &[], 0);
     assert_eq!(refused.err(), Some(EINVAL));
     let ask = |fixture: &mut Fixture, port: u64| {
         fixture.call(object::DEVICE, 2, &[input(0, &port.to_le_bytes()), output(1, 48)])
     };
     let port: QueryPortRespEx = ask(&mut fixture, 1).unwrap().read(1);
-    assert_eq!((port.legacy_resp.state, port.legacy_resp.gid_tbl_len, port.legacy_resp.link_layer), (4, 32, 2));
+    assert_eq!(
+        (port.legacy_resp.state, port.legacy_resp.gid_tbl_len, port.legacy_resp.link_layer),
+        (4, 32, 2)
+    );
     assert_eq!(ask(&mut fixture, 2).err(), Some(EINVAL));
     assert_eq!(ask(&mut fixture, 256).err(), Some(EINVAL));
 }

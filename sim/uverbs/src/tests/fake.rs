@@ -39,7 +39,8 @@ pub struct Fake {
 
 impl Fake {
     fn range(&self, address: u64, length: usize) -> Result<std::ops::Range<usize>, MemoryFault> {
-        let start = usize::try_from(address.checked_sub(BASE).ok_or(MemoryFault)?).map_err(|_| MemoryFault)?;
+        let start =
+            usize::try_from(address.checked_sub(BASE).ok_or(MemoryFault)?).map_err(|_| MemoryFault)?;
         let end = start.checked_add(length).filter(|end| *end <= SIZE).ok_or(MemoryFault)?;
         Ok(start..end)
     }
@@ -137,10 +138,8 @@ impl Fixture {
     pub fn new(profile: Profile) -> Fixture {
         let mut device = Device::new(profile, true).unwrap();
         device.open(TOKEN).unwrap();
-        let program = Rc::new(Fake {
-            bytes: RefCell::new(vec![0; SIZE]),
-            names: RefCell::new(HashMap::new()),
-        });
+        let program =
+            Rc::new(Fake { bytes: RefCell::new(vec![0; SIZE]), names: RefCell::new(HashMap::new()) });
         Fixture { device, program, channels: 0 }
     }
 
@@ -244,7 +243,8 @@ impl Fixture {
     }
 
     pub fn get_context(&mut self, comp_mask: u64, room: usize) -> Result<Outcome, Errno> {
-        let request = driver::AllocUcontextReq { userspace_ver: 5, comp_mask: comp_mask & !2, ..Default::default() };
+        let request =
+            driver::AllocUcontextReq { userspace_ver: 5, comp_mask: comp_mask & !2, ..Default::default() };
         let attributes =
             [output(0, 4), output(1, 8), input(DRIVER_IN, request.as_bytes()), output(DRIVER_OUT, room)];
         self.call(object::DEVICE, 3, &attributes)
@@ -261,7 +261,13 @@ impl Fixture {
     }
 
     /// Registers memory; `ring` is the driver's request.
-    pub fn reg_mr(&mut self, pd: u32, start: u64, length: u64, ring: [u16; 4]) -> Result<core::RegMrResp, Errno> {
+    pub fn reg_mr(
+        &mut self,
+        pd: u32,
+        start: u64,
+        length: u64,
+        ring: [u16; 4],
+    ) -> Result<core::RegMrResp, Errno> {
         let request = core::RegMr {
             start,
             length,

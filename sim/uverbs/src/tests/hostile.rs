@@ -34,7 +34,8 @@ impl Numbers {
     }
 
     fn bytes(&mut self) -> Vec<u8> {
-        let length = [0, 1, 2, 4, 4, 8, 8, 16, 20, 24, 32, 40, 48, 56, 112, 120, 304][self.below(17) as usize];
+        let length =
+            [0, 1, 2, 4, 4, 8, 8, 16, 20, 24, 32, 40, 48, 56, 112, 120, 304][self.below(17) as usize];
         let mut bytes = Vec::new();
         while bytes.len() < length {
             bytes.extend((self.word() as u32).to_le_bytes());
@@ -96,7 +97,9 @@ fn random_commands_get_errors_and_nothing_worse() {
         }
         fixture.device.close(TOKEN);
         fixture.device.open(TOKEN).unwrap();
-        assert!(fixture.status().contains("total: files 1 pd 0 mr 0 ring 0 mw 0 cq 0 qp 0 srq 0 ah 0 channel 0"));
+        assert!(
+            fixture.status().contains("total: files 1 pd 0 mr 0 ring 0 mw 0 cq 0 qp 0 srq 0 ah 0 channel 0")
+        );
     }
 }
 
@@ -131,7 +134,9 @@ fn doorbells_of_strangers_and_at_odd_places_are_refused() {
     let mut fixture = Fixture::with_context(Profile::default());
     let page = fixture.device.doorbell_page(TOKEN).unwrap();
     assert_eq!(fixture.device.doorbell(7, page, 1, 4), Err(ESTALE));
-    for (offset, value, width) in [(page + 4, 1, 4), (page, 1, 8), (page, 1 << 32, 4), (0, 1, 4), (u64::MAX, 1, 4)] {
+    for (offset, value, width) in
+        [(page + 4, 1, 4), (page, 1, 8), (page, 1 << 32, 4), (0, 1, 4), (u64::MAX, 1, 4)]
+    {
         assert_eq!(fixture.device.doorbell(TOKEN, offset, value, width), Err(EINVAL));
     }
     for number in [0, 1, 2, 12345, u64::from(u32::MAX)] {

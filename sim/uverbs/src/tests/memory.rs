@@ -45,7 +45,11 @@ fn memory_must_be_there_and_its_rights_make_sense() {
 fn rings_must_fit_their_pages() {
     let mut fixture = Fixture::with_context(Profile::default());
     let pd = fixture.alloc_pd();
-    assert_eq!(fixture.reg_mr(pd, RINGS, 3 * 4096, [1, 0, 1, 2]).err(), Some(EINVAL), "no page for the shadow");
+    assert_eq!(
+        fixture.reg_mr(pd, RINGS, 3 * 4096, [1, 0, 1, 2]).err(),
+        Some(EINVAL),
+        "no page for the shadow"
+    );
     assert!(fixture.reg_mr(pd, RINGS, 3 * 4096 + 64, [1, 0, 1, 2]).is_ok());
     assert_eq!(fixture.reg_mr(pd, RINGS, 4096, [2, 2, 0, 0]).err(), Some(EINVAL));
     assert!(fixture.reg_mr(pd, RINGS, 8192, [2, 2, 0, 0]).is_ok(), "the shadow of a CQ is elsewhere");
@@ -61,9 +65,7 @@ fn rings_in_use_stay_from_the_newest_kernel_on() {
         let expected = (kernel == KernelVersion::V7_2).then_some(EBUSY);
         assert_eq!(fixture.dereg_mr(registrations[0]).err(), expected);
         assert_eq!(fixture.dereg_mr(registrations[1]).err(), expected);
-        fixture
-            .call(object::CQ, 1, &[Attribute::Handle(0, cq.into()), super::fake::output(1, 8)])
-            .unwrap();
+        fixture.call(object::CQ, 1, &[Attribute::Handle(0, cq.into()), super::fake::output(1, 8)]).unwrap();
         if expected.is_some() {
             fixture.dereg_mr(registrations[0]).unwrap();
             fixture.dereg_mr(registrations[1]).unwrap();

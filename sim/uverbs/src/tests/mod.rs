@@ -47,9 +47,14 @@ fn bad_headers_are_refused_as_the_kernel_does() {
 fn the_probe_finds_the_ioctl_interface() {
     let mut fixture = Fixture::new(Profile::default());
     // libibverbs asks with a command that cannot succeed, and takes ENOSPC for a yes.
-    assert_eq!(fixture.call(object::DEVICE, 0, &[input(WRITE_COMMAND, &1u64.to_le_bytes())]).err(), Some(ENOSPC));
+    assert_eq!(
+        fixture.call(object::DEVICE, 0, &[input(WRITE_COMMAND, &1u64.to_le_bytes())]).err(),
+        Some(ENOSPC)
+    );
     // A command there is not, and one with bits that mean nothing.
-    for (number, expected) in [(21u64, EOPNOTSUPP), (0x8000_0020, EOPNOTSUPP), (0x100, EINVAL), (1 << 32, EINVAL)] {
+    for (number, expected) in
+        [(21u64, EOPNOTSUPP), (0x8000_0020, EOPNOTSUPP), (0x100, EINVAL), (1 << 32, EINVAL)]
+    {
         let result = fixture.call(object::DEVICE, 0, &[input(WRITE_COMMAND, &number.to_le_bytes())]);
         assert_eq!(result.err(), Some(expected), "{number:#x}");
     }
@@ -61,9 +66,8 @@ fn attributes_are_checked_before_the_method_runs() {
     let port = input(0, &1u64.to_le_bytes());
     let room = output(1, 48);
     // Missing, twice, too short, unknown but mandatory, unknown and optional.
-    let refused = |fixture: &mut Fixture, attributes: &[Attribute]| {
-        fixture.call(object::DEVICE, 2, attributes).err()
-    };
+    let refused =
+        |fixture: &mut Fixture, attributes: &[Attribute]| fixture.call(object::DEVICE, 2, attributes).err();
     assert_eq!(refused(&mut fixture, &[port.clone()]), Some(EINVAL));
     assert_eq!(refused(&mut fixture, &[port.clone(), port.clone(), room.clone()]), Some(EINVAL));
     assert_eq!(refused(&mut fixture, &[port.clone(), output(1, 47)]), Some(EINVAL));

@@ -55,8 +55,10 @@ impl Setup {
 
     fn modify(&mut self, qp: u32, change: ModifyQp) -> Result<(), Errno> {
         let request = ModifyQp { qp_handle: qp, ..change };
-        let attributes =
-            [input(WRITE_COMMAND, &u64::from(command::MODIFY_QP).to_le_bytes()), input(CORE_IN, request.as_bytes())];
+        let attributes = [
+            input(WRITE_COMMAND, &u64::from(command::MODIFY_QP).to_le_bytes()),
+            input(CORE_IN, request.as_bytes()),
+        ];
         self.fixture.call(object::DEVICE, 0, &attributes).map(drop)
     }
 
@@ -230,8 +232,18 @@ fn closing_frees_everything() {
     fixture.get_context(1, 80).unwrap();
     assert!(fixture.status().contains("total: files 1 pd 0 mr 0 ring 0 mw 0 cq 0 qp 0 srq 0 ah 0 channel 0"));
     let (told, _) = fixture
-        .old::<crate::abi::core::QueryDeviceResp>(command::QUERY_DEVICE, &crate::abi::core::QueryDevice::default(), &[], 0)
+        .old::<crate::abi::core::QueryDeviceResp>(
+            command::QUERY_DEVICE,
+            &crate::abi::core::QueryDevice::default(),
+            &[],
+            0,
+        )
         .unwrap();
-    let most = (crate::profile::QP_COUNT, crate::profile::CQ_COUNT, crate::profile::PD_COUNT, crate::profile::MR_COUNT);
+    let most = (
+        crate::profile::QP_COUNT,
+        crate::profile::CQ_COUNT,
+        crate::profile::PD_COUNT,
+        crate::profile::MR_COUNT,
+    );
     assert_eq!((told.max_qp, told.max_cq, told.max_pd, told.max_mr), most);
 }
