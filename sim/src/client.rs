@@ -53,9 +53,7 @@ impl Client {
         // Yama asks a process for permission before another one may read it.
         // SAFETY: no pointers; where there is no Yama it fails and is not needed.
         unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
-        let mut request = Request::new(Operation::Hello, 0);
-        request.a = PROOF.as_ptr() as u64;
-        match self.call(&request, &[]).with_context(|| format!("device '{name}' does not answer"))? {
+        match self.call(&greeting(), &[]).with_context(|| format!("device '{name}' does not answer"))? {
             (Reply { result: 0, .. }, _) => Ok(()),
             (Reply { result, .. }, _) if -result == libc::EPERM => Err(anyhow!(
                 "the device process may not read other processes (process_vm_readv is refused): \
@@ -106,6 +104,31 @@ impl Client {
         Ok(credentials.pid)
     }
 
+    /// The connection, to be waited for.
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Asks for a sign of life, without waiting.
+    pub fn ask(&self) -> io::Result<()> {
+        let request = greeting();
+        let bytes = request.as_bytes();
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: the request is readable for its length.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Takes the answer, once the socket is readable.
+    pub fn take_answer(&self) -> io::Result<()> {
+        let mut answer = [0_u8; size_of::<Reply>()];
+        // SAFETY: the buffer is writable for its length.
+        let length = unsafe {
+            libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT)
+        };
+        if length == answer.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     fn call(&self, request: &Request, payload: &[u8]) -> Result<(Reply, Vec<u8>)> {
         let message = [request.as_bytes(), payload].concat();
         // SAFETY: the message is readable for its length.
@@ -126,6 +149,11 @@ impl Client {
         let reply = Reply::parse(&answer).context("the device process has closed the connection")?;
         Ok((reply, answer.split_off(size_of::<Reply>())))
     }
+}
+
+/// The first request, which may be repeated.
+fn greeting() -> Request {
+    Request { a: PROOF.as_ptr() as u64, ..Request::new(Operation::Hello, 0) }
 }
 
 /// A new socket of the kind that device processes listen on.

@@ -260,8 +260,9 @@ pub fn list() -> Result<Vec<Running>> {
             folder.remove();
             continue;
         }
+        // A program on a device that was started has a folder too, but nothing to describe.
+        let Ok(description) = fs::read_to_string(folder.description()) else { continue };
         let process = Client::connect(&name).and_then(|client| client.process()).ok();
-        let description = fs::read_to_string(folder.description()).unwrap_or_default();
         running.push(Running { name, process, description });
     }
     Ok(running)

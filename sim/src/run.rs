@@ -8,7 +8,6 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use irdma_sim_protocol::{ROOT_VARIABLE, SOCKET_VARIABLE};
@@ -21,6 +20,7 @@ use crate::options::DeviceOptions;
 use crate::plugin::{self, Driver, Provider};
 use crate::program;
 use crate::runtime::{Folder, Name};
+use crate::watch;
 
 /// Environment variable that tells a program the name of its device, for `irdma-sim ctl`.
 const FABRIC_VARIABLE: &str = "IRDMA_SIM_FABRIC";
@@ -58,6 +58,7 @@ impl Program {
 /// Runs a program on a device that was started before.
 pub fn on_fabric(name: &Name, program: &Program) -> Result<ExitCode> {
     let checked = program.check()?;
+    // Before anything is made: there must be such a device.
     Client::connect(name)?;
     let device = Folder::of(name)?;
     let own = Name::of_own_device(std::process::id());
@@ -101,19 +102,23 @@ fn run(checked: &Checked<'_>, name: &Name, device: &Folder, own: &Folder) -> Res
     fs::create_dir(&drivers)?;
     let line = [b"driver ", checked.driver.name.as_os_str().as_bytes(), b"\n"].concat();
     fs::write(drivers.join("irdma.driver"), line)?;
-    ignore_keyboard();
+    let client = Client::connect(name)?;
+    let keyboard = ignore_keyboard();
     // SAFETY: this process has one thread, so the child may do what it likes.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()).context("cannot fork"),
         0 => {
-            restore_keyboard();
+            for (signal, action) in keyboard {
+                // SAFETY: what was set before; this program has no handlers.
+                unsafe { libc::signal(signal, action) };
+            }
             let error = become_program(checked, name, device, own, &drivers);
             eprintln!("irdma-sim: {error:#}");
             // Not `exit`: what the parent has buffered is the parent's.
             // SAFETY: no preconditions.
             unsafe { libc::_exit(1) }
         }
-        child => wait_for(child),
+        child => watch::wait(child, &client),
     }
 }
 
@@ -202,54 +207,9 @@ fn preload_library() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The running program, for the handler that passes signals on.
-static CHILD: AtomicI32 = AtomicI32::new(0);
-
-/// Waits for the program; its exit code, as a shell would tell it.
-fn wait_for(child: libc::pid_t) -> Result<ExitCode> {
-    CHILD.store(child, Ordering::Relaxed);
-    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
-        // SAFETY: the handler is async-signal-safe.
-        unsafe { libc::signal(signal, pass_on as *const () as libc::sighandler_t) };
-    }
-    let mut status = 0;
-    loop {
-        // SAFETY: the status is writable.
-        let ended = unsafe { libc::waitpid(child, &mut status, 0) };
-        if ended == child {
-            break;
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error).context("lost the program");
-        }
-    }
-    CHILD.store(0, Ordering::Relaxed);
-    let code =
-        if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
-    Ok(ExitCode::from(code as u8))
-}
-
-extern "C" fn pass_on(signal: libc::c_int) {
-    let child = CHILD.load(Ordering::Relaxed);
-    if child > 0 {
-        // SAFETY: no pointers.
-        unsafe { libc::kill(child, signal) };
-    }
-}
-
 /// Ctrl-C and Ctrl-\ go to the program too, which decides; the launcher waits for it.
-fn ignore_keyboard() {
-    set_keyboard(libc::SIG_IGN);
-}
-
-fn restore_keyboard() {
-    set_keyboard(libc::SIG_DFL);
-}
-
-fn set_keyboard(action: libc::sighandler_t) {
-    for signal in [libc::SIGINT, libc::SIGQUIT] {
-        // SAFETY: neither action is a function.
-        unsafe { libc::signal(signal, action) };
-    }
+/// What was set before, for the program.
+fn ignore_keyboard() -> [(libc::c_int, libc::sighandler_t); 2] {
+    // SAFETY: ignoring is not a function.
+    [libc::SIGINT, libc::SIGQUIT].map(|signal| (signal, unsafe { libc::signal(signal, libc::SIG_IGN) }))
 }

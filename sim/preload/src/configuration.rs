@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use irdma_sim_protocol::{ROOT_VARIABLE, SOCKET_VARIABLE, TIMEOUT_VARIABLE};
+use irdma_sim_protocol::{DEFAULT_TIMEOUT_MILLISECONDS, ROOT_VARIABLE, SOCKET_VARIABLE, TIMEOUT_VARIABLE};
 
 use crate::system;
 
@@ -12,8 +12,6 @@ use crate::system;
 const SOCKET_PATH: usize = 108;
 /// Longest root of a redirected tree, with its terminator.
 const ROOT_PATH: usize = 512;
-/// Wait for the device process if the environment says nothing.
-const DEFAULT_TIMEOUT_MILLISECONDS: u64 = 10_000;
 
 /// The launcher's wishes.
 pub struct Configuration {

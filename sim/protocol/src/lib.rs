@@ -32,6 +32,9 @@ pub const ROOT_VARIABLE: &CStr = c"IRDMA_SIM_ROOT";
 /// Milliseconds after which a device process that does not answer counts as removed.
 pub const TIMEOUT_VARIABLE: &CStr = c"IRDMA_SIM_TIMEOUT";
 
+/// The same if the variable is not set.
+pub const DEFAULT_TIMEOUT_MILLISECONDS: u64 = 10_000;
+
 /// `ioctl` request number of every uverbs call (`RDMA_VERBS_IOCTL`).
 pub const VERBS_IOCTL: u64 = 0xC018_1B01;
 
