@@ -78,16 +78,23 @@ pub struct Simulator {
 impl Simulator {
     /// Builds both.
     pub fn build() -> Result<Simulator> {
-        let plugin = plugin::build(None)?;
-        run(cargo("build").args([
+        let mut device = cargo("build");
+        device.args([
             "--quiet",
-            "--release",
+            "--profile",
+            "sim",
             "--package",
             "irdma-sim",
             "--package",
             "irdma-sim-preload",
-        ]))?;
-        Ok(Simulator { launcher: target().join("release/irdma-sim"), plugin: plugin.library })
+        ]);
+        // The plugin's build ends in one long step on one core.
+        let (plugin, device) = thread::scope(|scope| {
+            let device = scope.spawn(|| run(&mut device));
+            (plugin::build(None), device.join())
+        });
+        device.map_err(|_| anyhow!("the build of the software device panicked"))??;
+        Ok(Simulator { launcher: target().join("sim/irdma-sim"), plugin: plugin?.library })
     }
 
     /// The launcher.
