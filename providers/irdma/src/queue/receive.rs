@@ -124,6 +124,7 @@ impl<G: Generation> ReceiveBatch<'_, G> {
     }
 
     #[cold]
+    #[inline(never)]
     fn require_one_after_looking(&self) -> Result<(), Refusal> {
         // Acquire: the poller has read the cells below the tail (`ReceiveQueue::retire`)
         // before they are written anew.

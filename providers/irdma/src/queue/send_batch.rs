@@ -275,6 +275,7 @@ impl<G: Generation> SendBatch<'_, G> {
     }
 
     #[cold]
+    #[inline(never)]
     fn require_after_looking(&self, quanta: u32) -> Result<(), Refusal> {
         // Acquire: the poller has read what it needs of the cells below the tail
         // (`SendQueue::retire`) before they are written anew.
@@ -285,6 +286,7 @@ impl<G: Generation> SendBatch<'_, G> {
 
     /// Fills the rest of a chunk with WQEs that do nothing.
     #[cold]
+    #[inline(never)]
     fn pad(&mut self, quanta: u32) {
         let queue = self.queue;
         let header = SendHeader::default().with_opcode(Opcode::Nop as u8);
@@ -302,6 +304,7 @@ impl<G: Generation> SendBatch<'_, G> {
 
     /// Makes a block of quanta read as not valid on the lap of `position`, its first.
     #[cold]
+    #[inline(never)]
     fn clear_ahead(&self, position: u32) {
         let ring = &self.queue.ring;
         let byte = if ring.valid(position) != 0 { 0x00 } else { 0xFF };
