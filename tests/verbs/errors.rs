@@ -169,11 +169,6 @@ fn remote_memory_ends_where_it_was_registered() {
     check_remote_access_of(impatient(), |pair| (u64::MAX - 10, pair.right.mr.rkey()));
 }
 
-fn a_queue_pair_without_rights_refuses() {
-    let closed = Connection { access: 0, ..impatient() };
-    check_remote_access_of(closed, |pair| (pair.right.mr.address(), pair.right.mr.rkey()));
-}
-
 fn a_region_without_rights_refuses() {
     let pair = Pair::with(QpOptions::default(), impatient());
     let mr = Mr::new(
@@ -376,7 +371,6 @@ pub const TESTS: &[Test] = &[
     test!(a_receive_into_memory_it_must_not_write_fails_on_both_sides),
     test!(an_unknown_rkey_is_a_remote_access_error),
     test!(remote_memory_ends_where_it_was_registered),
-    test!(a_queue_pair_without_rights_refuses),
     test!(a_region_without_rights_refuses),
     test!(remote_memory_of_another_domain_is_refused),
     test!(deregistered_remote_memory_is_refused),
