@@ -6,6 +6,8 @@ mod message;
 mod polling;
 mod priority;
 mod server;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use irdma_uverbs::Device;

@@ -6,22 +6,23 @@ use std::time::{Duration, Instant};
 const SPINS: u32 = 200;
 /// Looks with a yield in between before sleeping begins.
 const YIELDS: u32 = 2000;
-/// First and longest sleep between two looks.
-const FIRST_SLEEP: Duration = Duration::from_micros(20);
+/// Shortest and longest sleep between two looks.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(20);
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+/// A sleep is this part of the silence so far.
+const SHARE: u32 = 8;
 
-/// Grows with the time that nothing was rung.
+/// Shrinks with the time that nothing was rung.
 #[derive(Debug)]
 pub struct Eagerness {
-    quiet: u32,
-    sleep: Duration,
-    last: Instant,
+    looks: u32,
+    last_ring: Instant,
 }
 
 impl Eagerness {
     /// As eager as can be.
     pub fn new() -> Eagerness {
-        Eagerness { quiet: 0, sleep: FIRST_SLEEP, last: Instant::now() }
+        Eagerness { looks: 0, last_ring: Instant::now() }
     }
 
     /// Something was rung.
@@ -29,22 +30,17 @@ impl Eagerness {
         *self = Eagerness::new();
     }
 
-    /// Nothing was rung; how long to wait before the next look. Zero: do not even ask the kernel.
+    /// Nothing was rung; how long to wait before the next look.
     pub fn quiet(&mut self) -> Duration {
-        self.quiet = self.quiet.saturating_add(1);
-        if self.quiet < SPINS {
+        self.looks = self.looks.saturating_add(1);
+        if self.looks < SPINS {
             return Duration::ZERO;
         }
-        if self.quiet < YIELDS {
+        if self.looks < YIELDS {
             std::thread::yield_now();
             return Duration::ZERO;
         }
-        let sleep = self.sleep;
-        // Half as long again at each look, so that the delay stays in proportion to the silence.
-        if self.last.elapsed() > 4 * sleep {
-            self.sleep = (sleep * 3 / 2).min(LONGEST_SLEEP);
-        }
-        sleep
+        (self.last_ring.elapsed() / SHARE).clamp(SHORTEST_SLEEP, LONGEST_SLEEP)
     }
 }
 
@@ -57,7 +53,10 @@ mod tests {
         let mut eagerness = Eagerness::new();
         assert_eq!(eagerness.quiet(), Duration::ZERO);
         while eagerness.quiet() == Duration::ZERO {}
-        assert_eq!(eagerness.quiet(), FIRST_SLEEP);
+        std::thread::sleep(Duration::from_millis(8));
+        assert!(eagerness.quiet() >= Duration::from_millis(1));
+        std::thread::sleep(10 * LONGEST_SLEEP);
+        assert_eq!(eagerness.quiet(), LONGEST_SLEEP);
         eagerness.rung();
         assert_eq!(eagerness.quiet(), Duration::ZERO);
     }

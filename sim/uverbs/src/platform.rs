@@ -74,6 +74,17 @@ impl Memory {
             Source::File(file) => file.write_all_at(bytes, place).map_err(|_| MemoryFault),
         }
     }
+
+    fn write_pieces(&self, pieces: &[(u64, &[u8])]) -> Result<(), MemoryFault> {
+        let Source::Program(program) = &self.source else {
+            return pieces.iter().try_for_each(|(offset, bytes)| self.write(*offset, bytes));
+        };
+        let mut placed = Vec::with_capacity(pieces.len());
+        for (offset, bytes) in pieces {
+            placed.push((self.locate(*offset, bytes.len())?, *bytes));
+        }
+        program.write_pieces(&placed)
+    }
 }
 
 /// Collects what the engine reports until the kernel's part looks at it.
@@ -104,6 +115,10 @@ impl Platform for Reports {
 
     fn write(&mut self, backing: &Memory, offset: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
         backing.write(offset, bytes)
+    }
+
+    fn write_pieces(&mut self, backing: &Memory, pieces: &[(u64, &[u8])]) -> Result<(), MemoryFault> {
+        backing.write_pieces(pieces)
     }
 
     fn doorbell_waits(&self) -> bool {

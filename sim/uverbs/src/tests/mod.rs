@@ -68,7 +68,7 @@ fn attributes_are_checked_before_the_method_runs() {
     // Missing, twice, too short, unknown but mandatory, unknown and optional.
     let refused =
         |fixture: &mut Fixture, attributes: &[Attribute]| fixture.call(object::DEVICE, 2, attributes).err();
-    assert_eq!(refused(&mut fixture, &[port.clone()]), Some(EINVAL));
+    assert_eq!(refused(&mut fixture, std::slice::from_ref(&port)), Some(EINVAL));
     assert_eq!(refused(&mut fixture, &[port.clone(), port.clone(), room.clone()]), Some(EINVAL));
     assert_eq!(refused(&mut fixture, &[port.clone(), output(1, 47)]), Some(EINVAL));
     assert_eq!(refused(&mut fixture, &[port.clone(), room.clone(), input(9, &[1])]), Some(EPROTONOSUPPORT));
