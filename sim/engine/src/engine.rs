@@ -15,6 +15,13 @@ use crate::timer::Timers;
 /// Bytes moved at a time between two memories.
 const BUFFER_BYTES: usize = 128 * 1024;
 
+/// Where bytes rest on their way between two memories. It starts on a page: copying from the
+/// start of a page to a few bytes behind the start of another is several times slower
+/// (loads wait for stores to addresses that look alike in their low 12 bits).
+#[derive(Debug)]
+#[repr(align(4096))]
+pub(crate) struct Buffer(pub(crate) [u8; BUFFER_BYTES]);
+
 /// A NIC function: a port on the fabric.
 #[derive(Debug)]
 pub(crate) struct Function {
@@ -42,7 +49,7 @@ pub struct Engine<P: Platform> {
     pub(crate) address_handles: Table<AddressHandle>,
     pub(crate) multicast: BTreeMap<Gid, BTreeSet<QpId>>,
     pub(crate) timers: Timers,
-    pub(crate) buffer: Vec<u8>,
+    pub(crate) buffer: Box<Buffer>,
 }
 
 impl<P: Platform> Engine<P> {
@@ -66,7 +73,7 @@ impl<P: Platform> Engine<P> {
             address_handles: Table::new(handles, first_handle),
             multicast: BTreeMap::new(),
             timers: Timers::default(),
-            buffer: vec![0; BUFFER_BYTES],
+            buffer: Box::new(Buffer([0; BUFFER_BYTES])),
             random,
             platform,
             config,

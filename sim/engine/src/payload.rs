@@ -105,18 +105,18 @@ impl<P: Platform> Engine<P> {
             let source = backing(&self.protected, from).map_err(|MemoryFault| CopyFault::Source)?;
             let target = backing(&self.protected, to).map_err(|MemoryFault| CopyFault::Destination)?;
             let length = from.length;
-            return self.platform.copy(source, from.offset, target, to.offset, length, &mut self.buffer);
+            return self.platform.copy(source, from.offset, target, to.offset, length, &mut self.buffer.0);
         }
         let mut reader = Cursor::new(from);
         let mut writer = Cursor::new(to);
         loop {
             let mut filled = 0;
-            while filled < self.buffer.len() {
-                let Some(piece) = reader.next((self.buffer.len() - filled) as u64) else { break };
+            while filled < self.buffer.0.len() {
+                let Some(piece) = reader.next((self.buffer.0.len() - filled) as u64) else { break };
                 let end = filled + piece.length as usize;
                 backing(&self.protected, &piece)
                     .and_then(|source| {
-                        self.platform.read(source, piece.offset, &mut self.buffer[filled..end])
+                        self.platform.read(source, piece.offset, &mut self.buffer.0[filled..end])
                     })
                     .map_err(|MemoryFault| CopyFault::Source)?;
                 filled = end;
@@ -124,7 +124,7 @@ impl<P: Platform> Engine<P> {
             if filled == 0 {
                 return Ok(());
             }
-            let bytes = &self.buffer[..filled];
+            let bytes = &self.buffer.0[..filled];
             write_at(&mut self.platform, &self.protected, bytes, &mut writer)
                 .map_err(|MemoryFault| CopyFault::Destination)?;
         }
