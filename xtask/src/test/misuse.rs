@@ -19,8 +19,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Longest time until a program gives up on a peer or a device that is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A ping-pong that would run for much longer than any test.
-const ENDLESS: &str = "ibv_rc_pingpong -g 0 -n 100000000";
+/// Both sides post and poll for much longer than any test.
+const PINGPONG: &str = "ibv_rc_pingpong -g 0 -n 100000000";
+
+/// The client always has writes under way, and so learns that the server is gone.
+const WRITES: &str = "ib_write_bw -F -N -s 4096 -n 100000000";
 
 /// Wrong calls, then deaths.
 pub fn check(session: &mut Session) {
@@ -98,7 +101,7 @@ fn static_program(simulator: &Simulator, folder: &Path) -> Result<Verdict> {
     refused(simulator.run(Provider::Ours).arg("--").arg(&program), folder, "static")
 }
 
-/// Two sides that exchange messages without end.
+/// Two sides of a program that does not end by itself.
 struct Traffic<'simulator> {
     device: Device<'simulator>,
     server: Running,
@@ -106,11 +109,12 @@ struct Traffic<'simulator> {
 }
 
 fn traffic<'simulator>(
+    command: &str,
     simulator: &'simulator Simulator,
     provider: Provider,
     folder: &Path,
 ) -> Result<Traffic<'simulator>> {
-    let command: Vec<String> = ENDLESS.split_whitespace().map(str::to_owned).collect();
+    let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
     let device = simulator.start(&name(), &[], &folder.join("device"))?;
     let port = process::free_port()?;
     let server = serve(&device, provider, &command, port, &folder.join("server"))?;
@@ -126,7 +130,7 @@ fn traffic<'simulator>(
 
 /// The other side gets an error, and the device serves on.
 fn peer_dies(simulator: &Simulator, provider: Provider, folder: &Path) -> Result<Verdict> {
-    let traffic = traffic(simulator, provider, folder)?;
+    let traffic = traffic(WRITES, simulator, provider, folder)?;
     for pid in process::descendants(traffic.server.pid()).into_iter().chain([traffic.server.pid()]) {
         signal(pid, Signal::KILL)?;
     }
@@ -139,7 +143,7 @@ fn peer_dies(simulator: &Simulator, provider: Provider, folder: &Path) -> Result
 
 /// Both sides end by themselves.
 fn device_dies(simulator: &Simulator, provider: Provider, folder: &Path) -> Result<Verdict> {
-    let traffic = traffic(simulator, provider, folder)?;
+    let traffic = traffic(PINGPONG, simulator, provider, folder)?;
     signal(traffic.device.process().pid(), Signal::KILL)?;
     gives_up(&traffic.client.wait(PATIENCE)?)?;
     gives_up(&traffic.server.wait(PATIENCE)?)?;
@@ -148,7 +152,7 @@ fn device_dies(simulator: &Simulator, provider: Provider, folder: &Path) -> Resu
 
 /// As if it had died.
 fn device_stops(simulator: &Simulator, provider: Provider, folder: &Path) -> Result<Verdict> {
-    let traffic = traffic(simulator, provider, folder)?;
+    let traffic = traffic(PINGPONG, simulator, provider, folder)?;
     signal(traffic.device.process().pid(), Signal::STOP)?;
     gives_up(&traffic.client.wait(PATIENCE)?)?;
     gives_up(&traffic.server.wait(PATIENCE)?)?;
