@@ -9,8 +9,9 @@ use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation};
 use irdma_hw::limits::{DeviceLimits, Features, HardwareGeneration};
 use irdma_hw::queue::{Completion, CompletionFlags};
 use rdma_core_sys::bindings::{
-    IBV_WC_EX_WITH_BYTE_LEN, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_IMM, IBV_WC_EX_WITH_QP_NUM,
-    IBV_WC_EX_WITH_SL, IBV_WC_EX_WITH_SLID, IBV_WC_EX_WITH_SRC_QP, ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_opcode,
+    IBV_WC_EX_WITH_BYTE_LEN, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_DLID_PATH_BITS,
+    IBV_WC_EX_WITH_IMM, IBV_WC_EX_WITH_QP_NUM, IBV_WC_EX_WITH_SL, IBV_WC_EX_WITH_SLID, IBV_WC_EX_WITH_SRC_QP,
+    IBV_WC_STANDARD_FLAGS, ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_opcode,
 };
 
 use crate::cq::CompletionQueue;
@@ -31,14 +32,6 @@ pub const NONE: Completion = Completion {
     timestamp: 0,
 };
 
-/// Fields that every device can tell.
-const FIELDS: u32 = IBV_WC_EX_WITH_BYTE_LEN
-    | IBV_WC_EX_WITH_IMM
-    | IBV_WC_EX_WITH_QP_NUM
-    | IBV_WC_EX_WITH_SRC_QP
-    | IBV_WC_EX_WITH_SLID
-    | IBV_WC_EX_WITH_SL;
-
 /// Refuses fields that the device cannot tell, and GEN1, which has no such interface.
 pub fn check_flags(limits: &DeviceLimits, wc_flags: u64) -> Result<()> {
     let timestamp = if limits.features.contains(Features::CQE_TIMESTAMPS) {
@@ -46,7 +39,9 @@ pub fn check_flags(limits: &DeviceLimits, wc_flags: u64) -> Result<()> {
     } else {
         0
     };
-    if limits.generation == HardwareGeneration::Gen1 || wc_flags & !u64::from(FIELDS | timestamp) != 0 {
+    if limits.generation == HardwareGeneration::Gen1
+        || wc_flags & !u64::from(IBV_WC_STANDARD_FLAGS | timestamp) != 0
+    {
         return Err(Errno::NOT_SUPPORTED);
     }
     Ok(())
@@ -69,7 +64,10 @@ unsafe fn take<G: Generation>(cq: &CompletionQueue) -> c_int {
     0
 }
 
-unsafe extern "C" fn start_poll<G: Generation>(cq: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
+unsafe extern "C" fn start_poll<G: Generation>(
+    cq: *mut ibv_cq_ex,
+    attributes: *mut ibv_poll_cq_attr,
+) -> c_int {
     // SAFETY: the program polls a queue of ours, with attributes or NULL.
     unsafe {
         if attributes.as_ref().is_some_and(|attributes| attributes.comp_mask != 0) {
@@ -126,9 +124,10 @@ readers! {
     read_imm_data -> u32: |completion| completion.data;
     read_qp_num -> u32: |completion| completion.queue_pair;
     read_src_qp -> u32: |completion| completion.source_queue_pair;
-    // RoCE and iWARP have neither LIDs nor service levels.
+    // RoCE and iWARP have neither LIDs nor service levels; programs ask for all the standard fields at once.
     read_slid -> u32: |_completion| 0;
     read_sl -> u8: |_completion| 0;
+    read_dlid_path_bits -> u8: |_completion| 0;
     read_completion_ts -> u64: |completion| completion.timestamp.into();
 }
 
@@ -152,5 +151,6 @@ pub fn install(cq: &CompletionQueue, limits: &DeviceLimits, wc_flags: u64) {
     cq.read_src_qp = asked(IBV_WC_EX_WITH_SRC_QP).then_some(read_src_qp);
     cq.read_slid = asked(IBV_WC_EX_WITH_SLID).then_some(read_slid);
     cq.read_sl = asked(IBV_WC_EX_WITH_SL).then_some(read_sl);
+    cq.read_dlid_path_bits = asked(IBV_WC_EX_WITH_DLID_PATH_BITS).then_some(read_dlid_path_bits);
     cq.read_completion_ts = asked(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP).then_some(read_completion_ts);
 }
