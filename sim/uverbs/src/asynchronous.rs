@@ -1,28 +1,21 @@
 //! The kernel's reaction to what the device reports: flush codes and events (kernel: `irdma_process_aeq`).
 
-use irdma_engine::event::{AsyncEvent, Source, Subject};
+use irdma_engine::event::{AsyncEvent, Source, Subject, code};
 use irdma_engine::spec::{QpChange, QpState};
 
 use crate::abi::number::event;
 use crate::call::Hardware;
 use crate::errno::Result;
 use crate::file::OpenFile;
-use crate::object::{Cq, IbState, Qp, Srq};
+use crate::object::{Cq, IbState, Kind, Qp, Srq};
 
 /// Flush code of work that came to nothing through no fault of its own (`FLUSH_GENERAL_ERR`).
 pub const FLUSH_GENERAL: u16 = 1;
 
-/// Event codes (`IRDMA_AE_*`) that are not errors of a queue pair.
-mod code {
-    pub const CQ_OPERATION_ERROR: u16 = 0x0203;
-    pub const SRQ_LIMIT: u16 = 0x0209;
-    pub const SRQ_CATASTROPHIC: u16 = 0x020f;
-    pub const LLP_DOUBT_REACHABILITY: u16 = 0x050c;
-    pub const LLP_CONNECTION_ESTABLISHED: u16 = 0x050e;
-    pub const RESOURCE_EXHAUSTION: u16 = 0x0520;
-    pub const RESET_NOT_SENT: u16 = 0x0603;
-    pub const QP_SUSPEND_COMPLETE: u16 = 0x0900;
-}
+/// Further event codes (`IRDMA_AE_*`) that are no errors of a queue pair.
+const LLP_DOUBT_REACHABILITY: u16 = 0x050c;
+const RESOURCE_EXHAUSTION: u16 = 0x0520;
+const RESET_NOT_SENT: u16 = 0x0603;
 
 /// Flush code and event of an error (`irdma_ae_to_qp_err_code`).
 pub fn classify(code: u16) -> (u16, u32) {
@@ -47,7 +40,7 @@ pub fn react(hardware: &mut Hardware, file: &mut OpenFile, handle: u32, report: 
     match report.subject {
         Subject::Qp(_) => qp_event(hardware, file, handle, report),
         Subject::Cq(_) if report.code == code::CQ_OPERATION_ERROR => {
-            if let Some(cq) = file.objects.get_mut(handle).and_then(<Cq as crate::object::Kind>::of_mut) {
+            if let Some(cq) = file.objects.get_mut(handle).and_then(Cq::of_mut) {
                 OpenFile::send_event(&mut file.channels, &mut cq.source, event::CQ_ERR);
             }
         }
@@ -57,7 +50,7 @@ pub fn react(hardware: &mut Hardware, file: &mut OpenFile, handle: u32, report: 
                 code::SRQ_CATASTROPHIC => event::SRQ_ERR,
                 _ => return,
             };
-            if let Some(srq) = file.objects.get_mut(handle).and_then(<Srq as crate::object::Kind>::of_mut) {
+            if let Some(srq) = file.objects.get_mut(handle).and_then(Srq::of_mut) {
                 srq.limit = 0;
                 OpenFile::send_event(&mut file.channels, &mut srq.source, event);
             }
@@ -67,14 +60,11 @@ pub fn react(hardware: &mut Hardware, file: &mut OpenFile, handle: u32, report: 
 }
 
 fn qp_event(hardware: &mut Hardware, file: &mut OpenFile, handle: u32, report: AsyncEvent) {
-    let Some(qp) = file.objects.get_mut(handle).and_then(<Qp as crate::object::Kind>::of_mut) else { return };
+    let Some(qp) = file.objects.get_mut(handle).and_then(Qp::of_mut) else { return };
     let told = match report.code {
-        code::LLP_CONNECTION_ESTABLISHED => event::COMM_EST,
-        code::QP_SUSPEND_COMPLETE if qp.notify_drained => event::SQ_DRAINED,
-        code::QP_SUSPEND_COMPLETE
-        | code::LLP_DOUBT_REACHABILITY
-        | code::RESET_NOT_SENT
-        | code::RESOURCE_EXHAUSTION => return,
+        code::CONNECTION_ESTABLISHED => event::COMM_EST,
+        code::SUSPEND_COMPLETE if qp.notify_drained => event::SQ_DRAINED,
+        code::SUSPEND_COMPLETE | LLP_DOUBT_REACHABILITY | RESET_NOT_SENT | RESOURCE_EXHAUSTION => return,
         // What a flushed queue pair still has to say interests nobody.
         _ if qp.flush_issued => return,
         code => {

@@ -1,17 +1,6 @@
 //! Control commands: what tests and people ask of the device beside the programs.
 //!
-//! A command is a line of words, the answer text.
-//!
-//! | command | does |
-//! |---|---|
-//! | `status` | objects alive, per open file and in all |
-//! | `list` | the queue pairs alive: number, completion context, numbers of their CQs |
-//! | `fail COMMAND [NTH] ERRNO [COUNT]` | lets a verbs command fail from its NTH call (1: the next) with ERRNO (name or number), COUNT times or for good |
-//! | `fail clear` | forgets all of these |
-//! | `cqe CQ HEX` | writes a CQE made by hand (32 or 64 bytes) to the CQ of that number; the device sets its valid bit |
-//! | `async qp\|cq\|srq NUMBER CODE` | makes the device report an event code (hexadecimal) |
-//! | `port up\|down` | tells programs that the port came up or went down |
-//! | `remove` | takes the card out: commands fail with EIO, programs get a device-fatal event |
+//! A command is a line of words, the answer text; [`HELP`] lists them.
 
 use std::fmt::Write;
 
@@ -26,11 +15,28 @@ use crate::file::OpenFile;
 use crate::method;
 use crate::object::Object;
 
+/// What `help` answers.
+const HELP: &str = "\
+status                          objects alive, per open device node and in all
+fail COMMAND [NTH] ERRNO [COUNT]
+                                let a verbs command (create_cq, reg_mr, modify_qp ...) fail from its
+                                NTH call on (1: the next) with ERRNO (ENOMEM or 12), COUNT times or for good
+fail clear                      forget all of these
+cqe CQ HEX                      write a CQE made by hand to the CQ of that number; the device
+                                sets its valid bit
+async qp|cq|srq NUMBER CODE     make the device report an event, CODE in hexadecimal
+port up|down                    tell programs that the port came up or went down
+remove                          take the card out: commands fail with EIO, programs get a fatal event
+stop                            end the device process
+help                            this
+";
+
 impl Device {
     /// Carries out a command; the error is a line for the person who asked.
     pub fn control(&mut self, line: &str) -> Result<String, String> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
+            ["help"] => Ok(HELP.to_owned()),
             ["status"] => Ok(self.status()),
             ["list"] => Ok(self.list()),
             ["fail", "clear"] => {
@@ -53,7 +59,7 @@ impl Device {
                 self.settle();
                 Ok(String::new())
             }
-            _ => Err(format!("no such control command: {}", line.trim())),
+            _ => Err(format!("no such control command: {} (try: help)", line.trim())),
         }
     }
 
