@@ -12,12 +12,7 @@ use crate::wc::Wc;
 use crate::{Errno, clear_errno, last_errno};
 
 /// The readers that [`CqEx`] asks for.
-pub const READERS: u32 = IBV_WC_EX_WITH_BYTE_LEN
-    | IBV_WC_EX_WITH_IMM
-    | IBV_WC_EX_WITH_QP_NUM
-    | IBV_WC_EX_WITH_SRC_QP
-    | IBV_WC_EX_WITH_SLID
-    | IBV_WC_EX_WITH_SL;
+pub const READERS: u32 = IBV_WC_STANDARD_FLAGS;
 
 /// A completion queue with the extended polling interface.
 pub struct CqEx {

@@ -21,6 +21,25 @@ pub fn device_mappings() -> usize {
     maps.lines().filter(|line| line.contains("irdma-bar")).count()
 }
 
+/// Bytes that a forked child would not get (`MADV_DONTFORK`).
+pub fn bytes_kept_from_children() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("/proc is mounted");
+    let mut size = 0;
+    let mut sum = 0;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("Size:") {
+            size = rest.trim().trim_end_matches(" kB").trim().parse().expect("a size in kB");
+        }
+        if line
+            .strip_prefix("VmFlags:")
+            .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "dc"))
+        {
+            sum += size * 1024;
+        }
+    }
+    sum
+}
+
 /// Runs `body` in a forked child and returns its exit status; a child that hangs is killed after ten seconds.
 ///
 /// Meant for programs with one thread: the child has only the calling one.

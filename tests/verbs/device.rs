@@ -1,11 +1,25 @@
 //! What the device says of itself.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 
 use irdma_tests::context::{Context, PORT};
-use irdma_tests::runner::Test;
+use irdma_tests::runner::{Test, on_c_provider};
 use irdma_tests::sys::*;
 use irdma_tests::test;
+
+fn the_announced_provider_is_loaded() {
+    let _context = Context::open();
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
+    let loaded: BTreeSet<&str> = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .filter(|path| path.contains("irdma-rdmav"))
+        .collect();
+    let from_the_distribution = |path: &str| path.starts_with("/usr/lib");
+    assert_eq!(loaded.len(), 1, "{loaded:?}");
+    assert_eq!(loaded.iter().all(|path| from_the_distribution(path)), on_c_provider(), "{loaded:?}");
+}
 
 fn the_device_is_found_and_named() {
     let mut count = 0;
@@ -115,6 +129,7 @@ fn many_contexts_live_side_by_side() {
 
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
+    test!(the_announced_provider_is_loaded),
     test!(the_device_is_found_and_named),
     test!(limits_are_those_of_the_hardware),
     test!(the_extended_query_says_the_same),

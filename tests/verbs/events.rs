@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use irdma_tests::channel::{Channel, PATIENCE, expect_async_event, readable};
-use irdma_tests::context::{Context, Pd};
+use irdma_tests::channel::{
+    Channel, PATIENCE, async_event_within, expect_async_event, expect_no_async_event, readable,
+};
+use irdma_tests::context::{Context, PORT, Pd};
+use irdma_tests::control::control;
 use irdma_tests::cq::Cq;
 use irdma_tests::memory::Mr;
 use irdma_tests::qp::{Connection, Qp, QpOptions};
@@ -314,6 +317,19 @@ fn a_completion_queue_that_overflows_is_reported() {
     }
 }
 
+fn every_context_hears_of_the_port() {
+    let contexts = [Context::open(), Context::open()];
+    for (order, event) in [("port down", IBV_EVENT_PORT_ERR), ("port up", IBV_EVENT_PORT_ACTIVE)] {
+        control(order);
+        for context in &contexts {
+            let seen = async_event_within(context, PATIENCE).expect("an event of the port");
+            // The element is a port number, the lower half of the union.
+            assert_eq!((seen.kind, seen.element as u32), (event, u32::from(PORT)));
+        }
+    }
+    contexts.iter().for_each(|context| expect_no_async_event(context));
+}
+
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
     test!(an_armed_queue_gives_one_event),
@@ -331,4 +347,5 @@ pub const TESTS: &[Test] = &[
     test!(an_asynchronous_event_is_acknowledged_before_its_queue_pair_goes),
     test!(an_unread_asynchronous_event_dies_with_its_queue_pair),
     test!(a_completion_queue_that_overflows_is_reported),
+    test!(every_context_hears_of_the_port).alone(),
 ];

@@ -202,6 +202,21 @@ fn a_queue_without_readers_still_tells_the_essentials() {
     }
 }
 
+fn path_bits_can_be_read() {
+    let pair = Pair::unconnected(QpOptions::default());
+    let this = Extended::new(&pair);
+    this.qp.post(SendWork::write(1, this.mr.address(), this.mr.rkey()));
+    let mut attributes = ibv_poll_cq_attr { comp_mask: 0 };
+    // SAFETY: the queue is alive; the reader was asked for and is used within a batch.
+    unsafe {
+        assert_eq!(ibv_start_poll(this.cq.raw_ex(), &mut attributes), 0);
+        let reader = (*this.cq.raw_ex()).read_dlid_path_bits;
+        let bits = reader.map(|reader| reader(this.cq.raw_ex()));
+        ibv_end_poll(this.cq.raw_ex());
+        assert_eq!(bits, Some(0), "a reader that was granted must be there");
+    }
+}
+
 fn a_destroyed_queue_pair_is_skipped_within_a_batch() {
     let pair = Pair::unconnected(QpOptions::default());
     let cq = CqEx::new(pair.left.context(), 128);
@@ -239,5 +254,6 @@ pub const TESTS: &[Test] = &[
     test!(polling_attributes_that_do_not_exist_are_invalid).may_fail_on_c("they are ignored"),
     test!(a_batch_can_end_early),
     test!(a_queue_without_readers_still_tells_the_essentials),
+    test!(path_bits_can_be_read),
     test!(a_destroyed_queue_pair_is_skipped_within_a_batch),
 ];
