@@ -15,14 +15,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Where the device process checks that it may read this process.
 static PROOF: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(MAGIC);
 
-/// A greeted connection.
+/// A connection.
 pub struct Client {
     socket: OwnedFd,
 }
 
 impl Client {
-    /// Connects to the device of that name.
+    /// Connects to the device of that name, which must answer.
     pub fn connect(name: &Name) -> Result<Client> {
+        let client = Client::reach(name)?;
+        client.greet(name)?;
+        Ok(client)
+    }
+
+    /// Connects to the device process of that name, be it well or not.
+    pub fn reach(name: &Name) -> Result<Client> {
         let folder = Folder::of(name)?;
         let socket = seqpacket_socket()?;
         limit_waits(&socket)?;
@@ -44,9 +51,7 @@ impl Client {
                 _ => return Err(error).with_context(|| format!("cannot reach device '{name}'")),
             }
         }
-        let client = Client { socket };
-        client.greet(name)?;
-        Ok(client)
+        Ok(Client { socket })
     }
 
     fn greet(&self, name: &Name) -> Result<()> {

@@ -204,7 +204,7 @@ pub fn last_words(folder: &Folder) -> String {
 
 /// Ends a device process.
 pub fn stop(name: &Name) -> Result<()> {
-    let process = match Client::connect(name).and_then(|client| client.process()) {
+    let process = match Client::reach(name).and_then(|client| client.process()) {
         Ok(process) => process,
         Err(error) => {
             // Nobody there, but perhaps something left over.
@@ -246,7 +246,7 @@ impl fmt::Display for Running {
         write!(formatter, "{}  {}", self.name, self.description)?;
         match self.process {
             Some(process) => write!(formatter, ", process {process}"),
-            None => write!(formatter, ", does not answer"),
+            None => write!(formatter, ", cannot be reached"),
         }
     }
 }
@@ -262,7 +262,7 @@ pub fn list() -> Result<Vec<Running>> {
         }
         // A program on a device that was started has a folder too, but nothing to describe.
         let Ok(description) = fs::read_to_string(folder.description()) else { continue };
-        let process = Client::connect(&name).and_then(|client| client.process()).ok();
+        let process = Client::reach(&name).and_then(|client| client.process()).ok();
         running.push(Running { name, process, description });
     }
     Ok(running)
