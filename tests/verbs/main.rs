@@ -17,6 +17,7 @@ mod extended;
 mod flush;
 mod injected;
 mod inline;
+mod keys;
 mod lifetime;
 mod operations;
 mod posting;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         events::TESTS,
         regions::TESTS,
         windows::TESTS,
+        keys::TESTS,
         resizing::TESTS,
         extended::TESTS,
         states::TESTS,

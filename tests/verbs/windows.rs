@@ -1,10 +1,9 @@
-//! Memory windows of type 1, and keys that are invalidated by a request.
+//! Memory windows of type 1.
 
 use irdma_tests::channel::expect_async_event;
 use irdma_tests::context::Pd;
 use irdma_tests::fixtures::Pair;
 use irdma_tests::memory::{ALL_ACCESS, Mr, pattern};
-use irdma_tests::qp::{Connection, QpOptions};
 use irdma_tests::runner::Test;
 use irdma_tests::sys::*;
 use irdma_tests::test;
@@ -155,38 +154,6 @@ fn a_full_queue_leaves_the_key() {
     assert_eq!((errno, window.rkey()), (libc::ENOMEM, before));
 }
 
-fn windows_of_the_second_type_do_not_exist() {
-    let pair = Pair::unconnected(QpOptions::default());
-    let errno = Window::try_new(pair.left.pd(), IBV_MW_TYPE_2).err().expect("type 2 needs GEN3");
-    assert!([libc::EOPNOTSUPP, libc::EINVAL].contains(&errno), "errno {errno}");
-}
-
-fn a_local_invalidate_kills_a_key() {
-    let pair = Pair::with(QpOptions::default(), Connection { rnr_retry: 0, ..Connection::default() });
-    let mr = Mr::new(pair.right.pd(), pair.right.mr.buffer(), ALL_ACCESS);
-    assert_eq!(write_status(&pair, mr.address(), mr.rkey()), IBV_WC_SUCCESS);
-    pair.right.qp.post(SendWork::invalidate(5, mr.rkey()));
-    pair.right.expect_sent(&[pair.right.sent(5, IBV_WC_LOCAL_INV, 0)]);
-    assert_eq!(write_status(&pair, mr.address(), mr.rkey()), IBV_WC_REM_ACCESS_ERR);
-    assert!(mr.deregister().is_ok(), "an invalidated region can still be deregistered");
-}
-
-fn a_send_with_invalidate_kills_the_receivers_key() {
-    let pair = Pair::with(QpOptions::default(), Connection { rnr_retry: 0, ..Connection::default() });
-    for solicited in [false, true] {
-        let mr = Mr::new(pair.right.pd(), pair.right.mr.buffer(), ALL_ACCESS);
-        pair.right.qp.receive(irdma_tests::work::ReceiveWork::new(10).sge(pair.right.mr.whole()));
-        let send = SendWork::send(1).sge(pair.left.mr.sge(0, 50)).invalidating(mr.rkey());
-        pair.left.qp.post(if solicited { send.flags(IBV_SEND_SOLICITED) } else { send });
-        pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_SEND, 50)]);
-        pair.right.expect_received(&[pair.right.received(10, 50).with_invalidated(mr.rkey())]);
-        if solicited {
-            assert_eq!(write_status(&pair, mr.address(), mr.rkey()), IBV_WC_REM_ACCESS_ERR);
-        }
-        assert!(mr.deregister().is_ok());
-    }
-}
-
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
     test!(a_bound_window_opens_its_bytes),
@@ -199,7 +166,4 @@ pub const TESTS: &[Test] = &[
     test!(a_refused_bind_leaves_the_key).fails_on_c("nothing is checked before the request is written"),
     test!(a_bind_without_a_region_is_invalid).fails_on_c("the region is followed unseen"),
     test!(a_full_queue_leaves_the_key),
-    test!(windows_of_the_second_type_do_not_exist),
-    test!(a_local_invalidate_kills_a_key),
-    test!(a_send_with_invalidate_kills_the_receivers_key),
 ];

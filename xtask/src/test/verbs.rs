@@ -12,20 +12,31 @@ use crate::workspace::cargo;
 /// Tells the programs which provider they run on.
 const PROVIDER_VARIABLE: &str = "IRDMA_TEST_PROVIDER";
 
-/// Runs every test binary of the package under the software device.
+/// Runs the package's test binary under the software device: memory windows on a kernel that has
+/// them for the E810 family, the rest on the newest one.
 pub fn check(session: &mut Session) {
     for provider in [Provider::Ours, Provider::C] {
         session.check_on_device("verbs", &provider.to_string(), |simulator, folder| {
-            run(simulator, provider, folder)
+            run(simulator, provider, folder, &[], &["--skip", "windows::"])
+        });
+        session.check_on_device("verbs", &format!("windows of {provider}"), |simulator, folder| {
+            run(simulator, provider, folder, &["--kernel", "6.1"], &["windows::"])
         });
     }
 }
 
-fn run(simulator: &Simulator, provider: Provider, folder: &Path) -> Result<Verdict> {
+/// Runs the programs that `selection` leaves on a device with those options.
+fn run(
+    simulator: &Simulator,
+    provider: Provider,
+    folder: &Path,
+    options: &[&str],
+    selection: &[&str],
+) -> Result<Verdict> {
     let binaries = binaries()?;
     let [binary] = &binaries[..] else { bail!("one test binary is expected, not {binaries:?}") };
     let mut command = simulator.run(provider);
-    command.arg("--").arg(binary).env(PROVIDER_VARIABLE, provider.to_string());
+    command.args(options).arg("--").arg(binary).args(selection).env(PROVIDER_VARIABLE, provider.to_string());
     counted(&mut command, folder)
 }
 
