@@ -4,13 +4,14 @@ use irdma_engine::Engine;
 use irdma_engine::spec::{CqId, DeviceConfig, FunctionId, Gid, QpId, SrqId};
 use std::collections::HashMap;
 
+use crate::answer::Answer;
 use crate::errno::{EINVAL, EIO, ENODATA, Result};
 use crate::events::Serial;
 use crate::faults::Faults;
 use crate::file::{OpenFile, Token};
 use crate::platform::Reports;
 use crate::profile::Profile;
-use crate::request::{Answer, Request};
+use crate::request::Request;
 
 /// The one port of the device.
 pub const PORT: u8 = 1;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use irdma_engine::event::{AsyncEvent, Subject};
 
 use crate::abi::number::event;
+use crate::answer::Answer;
 use crate::asynchronous;
 use crate::call::{Call, Hardware};
 use crate::commands::{ah, cq, mr, mw, pd, qp, srq};
@@ -18,7 +19,7 @@ use crate::file::{OpenFile, Token};
 use crate::object::{Cq, Kind, Object};
 use crate::profile::Profile;
 use crate::program::Program;
-use crate::request::{Answer, Request};
+use crate::request::Request;
 
 /// Offset of the send queues' doorbell in its page.
 const SQ_DOORBELL: u64 = 0;

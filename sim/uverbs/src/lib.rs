@@ -5,8 +5,10 @@
 //! reached through [`program::Program`].
 
 mod abi;
+mod answer;
 mod asynchronous;
 mod call;
+mod command;
 mod commands;
 mod control;
 mod device;

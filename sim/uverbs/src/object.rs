@@ -208,8 +208,6 @@ pub struct Qp {
     pub hardware: QpState,
     /// Sizes as query_qp reports them.
     pub cap: QpCap,
-    /// All sends are signaled.
-    pub signal_all: bool,
     /// The rest of what query_qp reports.
     pub attributes: QpAttributes,
     /// Port it was bound to, 0 before INIT.

@@ -5,12 +5,13 @@ use irdma_engine::spec::AddressHandle;
 use crate::abi::core::{CreateAh, CreateAhResp, Handle};
 use crate::abi::driver::CreateAhResp as DriverResp;
 use crate::abi::number::CORE_IN;
+use crate::answer::Answer;
 use crate::call::{Call, Hardware, PORT};
 use crate::errno::{EINVAL, EOPNOTSUPP, EOVERFLOW, Result};
 use crate::file::OpenFile;
 use crate::object::{Ah, Object, Pd};
 use crate::profile::{AH_COUNT, Transport};
-use crate::request::{Answer, driver_room};
+use crate::request::driver_room;
 
 /// Room the driver's answer needs at least.
 const LEAST_ANSWER: usize = size_of::<DriverResp>();

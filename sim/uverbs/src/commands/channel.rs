@@ -2,10 +2,10 @@
 
 use crate::abi::core::{CreateCompChannel, CreateCompChannelResp};
 use crate::abi::number::{CORE_IN, CORE_OUT};
+use crate::answer::{Answer, Descriptor};
 use crate::call::Call;
 use crate::errno::Result;
 use crate::events::{Channel, ChannelKind};
-use crate::request::{Answer, Descriptor};
 
 /// `IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL`.
 pub fn create_completion(call: &mut Call) -> Result<Answer> {

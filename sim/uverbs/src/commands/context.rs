@@ -4,11 +4,12 @@ use zerocopy::IntoBytes;
 
 use crate::abi::driver::{AllocUcontextReq, AllocUcontextResp, context_mask};
 use crate::abi::number::{DRIVER_IN, DRIVER_OUT};
+use crate::answer::Answer;
 use crate::call::Call;
 use crate::errno::{EINVAL, EOPNOTSUPP, Result};
 use crate::file::Context;
 use crate::profile::{COMPLETION_VECTORS, KernelVersion};
-use crate::request::{Answer, driver_request, driver_room};
+use crate::request::{driver_request, driver_room};
 use irdma_engine::spec::Generation;
 
 /// `enum uverbs_attrs_get_context_attr_ids`.

@@ -5,6 +5,7 @@ use irdma_engine::spec::{CqRing, CqSpec, Generation, Span};
 use crate::abi::core::{CreateCq, CreateCqResp, DestroyCqResp, DestroyWithAnswer, ResizeCq, ResizeCqResp};
 use crate::abi::driver::{CreateCqReq, CreateCqResp as DriverResp, ResizeCqReq};
 use crate::abi::number::CORE_IN;
+use crate::answer::Answer;
 use crate::call::{Call, Hardware};
 use crate::errno::{EBADF, EBUSY, EINVAL, ENOMEM, EOPNOTSUPP, EOVERFLOW, EPROTO, Result};
 use crate::events::{ChannelId, ChannelKind};
@@ -12,7 +13,7 @@ use crate::file::OpenFile;
 use crate::object::{Cq, EventSource, Object, RingKind};
 use crate::platform::Memory;
 use crate::profile::{COMPLETION_VECTORS, CQ_COUNT, Profile, feature};
-use crate::request::{Answer, driver_request, driver_room};
+use crate::request::{driver_request, driver_room};
 
 /// `enum uverbs_attrs_create_cq_cmd_attr_ids`, and the answer to destroy.
 pub mod attribute {

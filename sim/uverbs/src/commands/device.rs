@@ -9,15 +9,15 @@ use crate::abi::core::{
     QueryPortRespEx,
 };
 use crate::abi::number::{COMMAND_EXTENDED, COMMAND_MASK, CORE_IN, CORE_OUT, DRIVER_IN, WRITE_COMMAND};
+use crate::answer::Answer;
 use crate::call::{Call, Hardware, PORT};
+use crate::command;
 use crate::errno::{EINVAL, ENOSPC, EOPNOTSUPP, EPROTONOSUPPORT, Result};
 use crate::identity;
-use crate::method;
 use crate::profile::{
     AH_COUNT, CQ_COUNT, KernelVersion, LARGEST_REGION, MR_COUNT, MULTICAST_GROUP_COUNT, PD_COUNT, QP_COUNT,
     QPS_PER_MULTICAST_GROUP, SRQ_COUNT, Transport, feature,
 };
-use crate::request::Answer;
 
 /// Attributes of the device's methods.
 pub mod attribute {
@@ -67,8 +67,7 @@ pub fn invoke_write(call: &mut Call) -> Result<Answer> {
     if number & !(COMMAND_EXTENDED | COMMAND_MASK) != 0 {
         return Err(EINVAL);
     }
-    let command =
-        method::find_command(number & COMMAND_MASK, number & COMMAND_EXTENDED != 0).ok_or(EOPNOTSUPP)?;
+    let command = command::find(number & COMMAND_MASK, number & COMMAND_EXTENDED != 0).ok_or(EOPNOTSUPP)?;
     if call.request.length(CORE_IN) < command.request || call.request.length(CORE_OUT) < command.answer {
         return Err(ENOSPC);
     }

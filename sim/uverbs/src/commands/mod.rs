@@ -11,4 +11,5 @@ pub mod mw;
 pub mod pd;
 pub mod qp;
 pub mod qp_modify;
+pub mod qp_query;
 pub mod srq;

@@ -7,6 +7,7 @@ use irdma_engine::spec::{Access, Generation, MemoryRegion};
 use crate::abi::core::{Handle, RegMr, RegMrResp, ReregMr, ReregMrResp};
 use crate::abi::driver::{MemRegReq, memory_type};
 use crate::abi::number::{CORE_IN, access};
+use crate::answer::Answer;
 use crate::call::{Call, Hardware};
 use crate::errno::{EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP, EOVERFLOW, Result};
 use crate::file::{OpenFile, Ring};
@@ -14,7 +15,7 @@ use crate::object::{Mr, Object, Pd, RingKind};
 use crate::platform::Memory;
 use crate::profile::{KernelVersion, LARGEST_REGION, MR_COUNT, Profile, Transport, feature};
 use crate::program::Program;
-use crate::request::{Answer, driver_request};
+use crate::request::driver_request;
 
 /// Attributes of the methods of memory regions.
 pub mod attribute {

@@ -4,11 +4,11 @@ use irdma_engine::spec::Gid;
 
 use crate::abi::core::AttachMcast;
 use crate::abi::number::CORE_IN;
+use crate::answer::Answer;
 use crate::call::{Call, Hardware};
 use crate::errno::{EINVAL, ENOMEM, EOPNOTSUPP, Result};
 use crate::object::{Qp, QpKind};
 use crate::profile::{MULTICAST_GROUP_COUNT, QPS_PER_MULTICAST_GROUP, Transport};
-use crate::request::Answer;
 
 /// `IB_USER_VERBS_CMD_ATTACH_MCAST`.
 pub fn attach(call: &mut Call) -> Result<Answer> {

@@ -4,12 +4,12 @@ use irdma_engine::spec::{Generation, WindowKind};
 
 use crate::abi::core::{AllocMw, AllocMwResp, Handle};
 use crate::abi::number::CORE_IN;
+use crate::answer::Answer;
 use crate::call::{Call, Hardware};
 use crate::errno::{EINVAL, EOPNOTSUPP, EOVERFLOW, Result};
 use crate::file::OpenFile;
 use crate::object::{Mw, Object, Pd};
 use crate::profile::{KernelVersion, MR_COUNT, Profile};
-use crate::request::Answer;
 
 /// Whether the driver has windows: from 7.2 on on GEN3 only.
 pub fn supported(profile: &Profile) -> bool {

@@ -3,12 +3,13 @@
 use crate::abi::core::{AllocPd, AllocPdResp, Handle};
 use crate::abi::driver::AllocPdResp as DriverResp;
 use crate::abi::number::CORE_IN;
+use crate::answer::Answer;
 use crate::call::{Call, Hardware};
 use crate::errno::{EBUSY, EOVERFLOW, Result};
 use crate::file::OpenFile;
 use crate::object::{Object, Pd};
 use crate::profile::PD_COUNT;
-use crate::request::{Answer, driver_room};
+use crate::request::driver_room;
 
 /// Room the driver's answer needs at least.
 const LEAST_ANSWER: usize = size_of::<DriverResp>();

@@ -2,18 +2,17 @@
 
 use irdma_engine::spec::{Generation, QpSpec, QpState, Service, Span};
 
-use crate::abi::core::{
-    CreateQp, CreateQpResp, DestroyWithAnswer, EventsReported, QpCap, QueryQp, QueryQpResp,
-};
+use crate::abi::core::{CreateQp, CreateQpResp, DestroyWithAnswer, EventsReported, QpCap};
 use crate::abi::driver::{CreateQpReq, CreateQpResp as DriverResp, qp_caps};
-use crate::abi::number::{CORE_IN, DRIVER_OUT, access};
-use crate::call::{Call, Hardware, PORT};
+use crate::abi::number::{CORE_IN, DRIVER_OUT};
+use crate::answer::Answer;
+use crate::call::{Call, Hardware};
 use crate::errno::{EBUSY, EINVAL, ENODATA, ENOENT, EOPNOTSUPP, EOVERFLOW, EPERM, Result};
 use crate::events::ChannelId;
 use crate::file::{Context, OpenFile};
 use crate::object::{Cq, EventSource, IbState, Object, Pd, Qp, QpAttributes, QpKind, RingKind, Srq};
-use crate::profile::{KernelVersion, Profile, QP_COUNT, QueueSize, Transport};
-use crate::request::{Answer, driver_request, driver_room};
+use crate::profile::{Profile, QP_COUNT, QueueSize, Transport};
+use crate::request::{driver_request, driver_room};
 
 /// `enum uverbs_attrs_create_qp_cmd_attr_ids`, and the answer to destroy.
 pub mod attribute {
@@ -238,7 +237,6 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
         state: IbState::Reset,
         hardware: QpState::Reset,
         cap: QpCap { max_send_wr: sq.work_requests, max_recv_wr: rq.work_requests, ..cap },
-        signal_all: wanted.flags & flag::SQ_SIG_ALL != 0,
         attributes: QpAttributes {
             path_mtu: MTU_1024,
             retry_count: DEFAULT_RETRIES,
@@ -322,54 +320,6 @@ fn capabilities(generation: Generation, service: Service) -> u32 {
     };
     // Set although the driver gives out no push pages.
     if generation > Generation::Gen1 { immediate | qp_caps::PUSH_MODE } else { immediate }
-}
-
-/// `IB_USER_VERBS_CMD_QUERY_QP`.
-pub fn query(call: &mut Call) -> Result<Answer> {
-    let wanted: QueryQp = call.request.extensible(CORE_IN)?;
-    let qp: &Qp = call.file.get(wanted.qp_handle)?;
-    let profile = &call.hardware.profile;
-    let known = &qp.attributes;
-    let mut told = QueryQpResp {
-        cap: qp.cap,
-        qp_access_flags: access_flags(profile, known),
-        qp_state: qp.state as u8,
-        cur_qp_state: qp.state as u8,
-        port_num: PORT,
-        sq_sig_all: u8::from(qp.signal_all),
-        ..QueryQpResp::default()
-    };
-    // The driver does not report sq_sig_all, paths or time-outs.
-    told.sq_sig_all = 0;
-    if profile.transport == Transport::Roce {
-        told.path_mtu = known.path_mtu;
-        told.qkey = known.q_key;
-        told.rq_psn = known.rq_psn;
-        told.sq_psn = known.sq_psn;
-        told.dest_qp_num = known.destination_qp;
-        told.pkey_index = known.p_key;
-        told.retry_cnt = known.retry_count;
-        told.rnr_retry = known.rnr_retry;
-        told.min_rnr_timer = known.min_rnr_timer;
-        told.max_rd_atomic = known.max_rd_atomic as u8;
-        told.max_dest_rd_atomic = known.max_dest_rd_atomic as u8;
-    }
-    let mut answer = Answer::new();
-    answer.core(call.request, &told);
-    Ok(answer)
-}
-
-/// The driver enables remote reads and writes on every QP and never takes that back.
-fn access_flags(profile: &Profile, known: &QpAttributes) -> u32 {
-    let mut flags = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ;
-    let windows = profile.generation >= Generation::Gen3 || profile.kernel < KernelVersion::V7_2;
-    if profile.transport == Transport::Roce && windows {
-        flags |= access::MW_BIND;
-    }
-    if known.remote_atomic {
-        flags |= access::REMOTE_ATOMIC;
-    }
-    flags
 }
 
 /// `UVERBS_METHOD_QP_DESTROY`.

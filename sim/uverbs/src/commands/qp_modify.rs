@@ -7,12 +7,13 @@ use irdma_engine::spec::{Access, Generation, QpChange, QpState};
 use crate::abi::core::{ExModifyQp, ExModifyQpResp, ModifyQp};
 use crate::abi::driver::{ModifyQpReq, ModifyQpResp};
 use crate::abi::number::{CORE_IN, CORE_OUT, DRIVER_IN, DRIVER_OUT, access};
+use crate::answer::Answer;
 use crate::asynchronous::{FLUSH_GENERAL, flush, move_to_error};
 use crate::call::{Call, Hardware, PORT};
 use crate::errno::{EINVAL, EOPNOTSUPP, EPERM, Result};
 use crate::object::{IbState, Qp, QpAttributes};
 use crate::profile::{KernelVersion, Transport, feature};
-use crate::request::{Answer, Request};
+use crate::request::Request;
 use crate::transition::{self, mask};
 
 /// Bytes of the driver's request at least, if there is one: both flush bytes.

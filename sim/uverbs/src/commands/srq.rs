@@ -7,13 +7,14 @@ use crate::abi::core::{
 };
 use crate::abi::driver::{CreateSrqReq, CreateSrqResp as DriverResp};
 use crate::abi::number::CORE_IN;
+use crate::answer::Answer;
 use crate::call::{Call, Hardware};
 use crate::errno::{EBUSY, EINVAL, EOPNOTSUPP, EOVERFLOW, EPROTO, EPROTONOSUPPORT, Result};
 use crate::events::ChannelId;
 use crate::file::OpenFile;
 use crate::object::{EventSource, Object, Pd, RingKind, Srq};
 use crate::profile::{SRQ_COUNT, feature};
-use crate::request::{Answer, driver_request};
+use crate::request::driver_request;
 
 /// `enum uverbs_attrs_create_srq_cmd_attr_ids`, and the answer to destroy.
 pub mod attribute {

@@ -35,6 +35,7 @@ pub const TOKEN: u64 = 42;
 pub struct Fake {
     bytes: RefCell<Vec<u8>>,
     names: RefCell<HashMap<i32, String>>,
+    files: RefCell<HashMap<i32, File>>,
 }
 
 impl Fake {
@@ -66,8 +67,9 @@ impl Program for Fake {
         self.names.borrow().get(&number).cloned()
     }
 
-    fn open_descriptor(&self, _number: i32) -> io::Result<File> {
-        Err(io::Error::from_raw_os_error(libc::EBADF))
+    fn open_descriptor(&self, number: i32) -> io::Result<File> {
+        let files = self.files.borrow();
+        files.get(&number).ok_or(io::Error::from_raw_os_error(libc::EBADF))?.try_clone()
     }
 }
 
@@ -138,8 +140,11 @@ impl Fixture {
     pub fn new(profile: Profile) -> Fixture {
         let mut device = Device::new(profile, true).unwrap();
         device.open(TOKEN).unwrap();
-        let program =
-            Rc::new(Fake { bytes: RefCell::new(vec![0; SIZE]), names: RefCell::new(HashMap::new()) });
+        let program = Rc::new(Fake {
+            bytes: RefCell::new(vec![0; SIZE]),
+            names: RefCell::new(HashMap::new()),
+            files: RefCell::new(HashMap::new()),
+        });
         Fixture { device, program, channels: 0 }
     }
 
@@ -320,6 +325,12 @@ impl Fixture {
         let number = 1000 + self.channels;
         self.program.names.borrow_mut().insert(number, name.to_str().unwrap().to_owned());
         (number, File::from(granted.descriptor))
+    }
+
+    /// Gives the program a descriptor of a file that the kernel calls `name`.
+    pub fn add_descriptor(&self, number: i32, name: &str, file: File) {
+        self.program.names.borrow_mut().insert(number, name.to_owned());
+        self.program.files.borrow_mut().insert(number, file);
     }
 
     pub fn status(&mut self) -> String {

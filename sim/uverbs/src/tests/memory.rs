@@ -1,9 +1,12 @@
 //! Registration of regions and rings.
 
-use super::fake::{Attribute, BASE, Fixture, RINGS};
+use std::fs::File;
+use std::os::fd::FromRawFd;
+
+use super::fake::{Attribute, BASE, Fixture, RINGS, input, output};
 use crate::abi::core::{AllocMw, AllocMwResp, RegMr, RegMrResp, ReregMr, ReregMrResp};
 use crate::abi::number::{command, object};
-use crate::errno::{EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
+use crate::errno::{EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
 use crate::profile::{KernelVersion, Profile};
 
 #[test]
@@ -65,7 +68,7 @@ fn rings_in_use_stay_from_the_newest_kernel_on() {
         let expected = (kernel == KernelVersion::V7_2).then_some(EBUSY);
         assert_eq!(fixture.dereg_mr(registrations[0]).err(), expected);
         assert_eq!(fixture.dereg_mr(registrations[1]).err(), expected);
-        fixture.call(object::CQ, 1, &[Attribute::Handle(0, cq.into()), super::fake::output(1, 8)]).unwrap();
+        fixture.call(object::CQ, 1, &[Attribute::Handle(0, cq.into()), output(1, 8)]).unwrap();
         if expected.is_some() {
             fixture.dereg_mr(registrations[0]).unwrap();
             fixture.dereg_mr(registrations[1]).unwrap();
@@ -115,5 +118,45 @@ fn windows_depend_on_the_kernel() {
             let result = fixture.old::<AllocMwResp>(command::ALLOC_MW, &request, &[], 0);
             assert_eq!(result.err(), Some(EINVAL));
         }
+    }
+}
+
+#[test]
+fn memory_files_stand_in_for_dma_bufs() {
+    // SAFETY: a system call with a constant string.
+    let descriptor = unsafe { libc::memfd_create(c"buffer".as_ptr(), libc::MFD_CLOEXEC) };
+    // SAFETY: the descriptor is new and ours.
+    let file = unsafe { File::from_raw_fd(descriptor) };
+    file.set_len(8192).unwrap();
+    for (kernel, supported) in [(KernelVersion::V6_1, false), (KernelVersion::V7_2, true)] {
+        let mut fixture = Fixture::with_context(Profile { kernel, ..Profile::default() });
+        fixture.add_descriptor(50, "/memfd:buffer (deleted)", file.try_clone().unwrap());
+        fixture.add_descriptor(51, "/dev/null", file.try_clone().unwrap());
+        let pd = fixture.alloc_pd();
+        let mut ask = |offset: u64, length: u64, iova: u64, descriptor: u32| {
+            let attributes = [
+                Attribute::NewHandle(0),
+                Attribute::Handle(1, pd.into()),
+                input(2, &offset.to_le_bytes()),
+                input(3, &length.to_le_bytes()),
+                input(4, &iova.to_le_bytes()),
+                input(5, &descriptor.to_le_bytes()),
+                input(6, &7u32.to_le_bytes()),
+                output(7, 4),
+                output(8, 4),
+            ];
+            fixture.call(object::MR, 4, &attributes).err()
+        };
+        if !supported {
+            assert_eq!(ask(0, 8192, 0, 50), Some(EOPNOTSUPP));
+            continue;
+        }
+        assert_eq!(ask(0, 8192, 0, 50), None);
+        assert_eq!(ask(100, 200, 0x7000_0064, 50), None);
+        assert_eq!(ask(0, 8193, 0, 50), Some(EINVAL), "longer than the buffer");
+        assert_eq!(ask(u64::MAX, 1, u64::MAX, 50), Some(EINVAL));
+        assert_eq!(ask(1, 10, 0, 50), Some(EINVAL), "offsets into the page differ");
+        assert_eq!(ask(0, 10, 0, 51), Some(EINVAL), "no dma-buf");
+        assert_eq!(ask(0, 10, 0, 52), Some(EBADF));
     }
 }
