@@ -12,7 +12,7 @@ use irdma_hw::limits::{CompletionQueueSize, DeviceLimits, Features};
 use irdma_hw::queue::{self, Completion, CompletionQueueParts};
 use irdma_hw::ring::{CompletionRing, Doorbell, ShadowArea};
 use rdma_core_sys::bindings::{
-    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_SINGLE_THREADED, ibv_cmd_destroy_cq, ibv_comp_channel,
+    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, IBV_CREATE_CQ_ATTR_SINGLE_THREADED, ibv_cmd_destroy_cq, ibv_comp_channel,
     ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, verbs_context_ops, verbs_cq,
 };
 use rdma_core_sys::driver_data::{
@@ -128,6 +128,13 @@ struct Request<'a> {
     extended: bool,
 }
 
+impl Request<'_> {
+    /// The attributes' flags, if they are to be looked at.
+    fn flags(&self) -> u32 {
+        if self.attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { self.attributes.flags } else { 0 }
+    }
+}
+
 /// Checks the number of entries, and says so if there are too many or none.
 ///
 /// # Safety
@@ -161,6 +168,10 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
     let limits = owner.limits();
     if request.extended {
         cq_ex::check_flags(limits, request.attributes.wc_flags)?;
+    }
+    let flags = request.flags();
+    if flags & !(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0 {
+        return Err(Errno::NOT_SUPPORTED);
     }
     let entries = request.attributes.cqe;
     // SAFETY: as the caller promises.
@@ -218,8 +229,7 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
             number: response.cq_id,
         }
     };
-    let single_threaded = request.attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0
-        && request.attributes.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0;
+    let single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0;
     // SAFETY: the first field was initialised above, each other field is written here, once.
     let cq = unsafe {
         (*(&raw mut (*at).verbs).cast::<ibv_cq>()).cqe = entries as c_int;

@@ -294,6 +294,8 @@ impl<'queue, G: Generation> Reader<'queue, G> {
         match failure {
             Failure::Flushed(code) => {
                 completion.status = code.status();
+                // No message, so nothing to tell the kinds of receives apart by.
+                completion.opcode = CompletionOpcode::Receive;
                 self.consume_flush(cqe, member, Side::Receive);
             }
             Failure::Unknown => {
@@ -318,6 +320,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
             completion.status = match failure {
                 Failure::Flushed(code) => {
                     queues.set_in_error();
+                    completion.opcode = CompletionOpcode::Receive;
                     code.status()
                 }
                 Failure::Unknown => Status::General,

@@ -114,6 +114,17 @@ fn one_cqe_for_each_on_gen3() {
 }
 
 #[test]
+fn a_flushed_receive_is_a_receive() {
+    // Opcode 0 of a receive's CQE is a write on GEN3, if there was a message.
+    let pair = Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WQE);
+    pair.queues.receive.batch::<Gen3>().place(1, &[]).unwrap();
+    let pairs = Pairs([pair].into());
+    let (mut device, mut cq) = CompletionDevice::new(4, 64);
+    device.complete(flush(0, 1));
+    assert_eq!(all::<Gen3>(&mut cq, &pairs)[0].opcode, CompletionOpcode::Receive);
+}
+
+#[test]
 fn one_cqe_flushes_the_whole_receive_queue() {
     for gen1 in [false, true] {
         let pair = Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE);
