@@ -5,7 +5,7 @@ use crate::abi::number::{self, DRIVER_IN, DRIVER_OUT, object};
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::command;
-use crate::commands::{ah, channel, context, cq, device, mr, mw, pd, qp, srq};
+use crate::commands::{ah, channel, context, cq, device, mr, mr_method, mw, pd, qp, srq};
 use crate::errno::Result;
 use crate::events::ChannelKind;
 
@@ -45,6 +45,8 @@ pub enum AttributeType {
     Output { least: u16, most: u16, grows: bool },
     /// Handle of an object of that type.
     Handle(u16, Access),
+    /// A descriptor of any kind.
+    Descriptor,
     /// Descriptor of a channel.
     Channel(ChannelKind, Access),
 }
@@ -299,30 +301,51 @@ static METHODS: &[Method] = &[
         number: 3,
         name: "query_mr",
         attributes: &[
-            handle(mr::attribute::QUERY_HANDLE, object::MR),
-            output(mr::attribute::QUERY_LKEY, 4),
-            output(mr::attribute::QUERY_RKEY, 4),
-            output(mr::attribute::QUERY_LENGTH, 8),
-            optional(output(mr::attribute::QUERY_IOVA, 8)),
+            handle(mr_method::attribute::QUERY_HANDLE, object::MR),
+            output(mr_method::attribute::QUERY_LKEY, 4),
+            output(mr_method::attribute::QUERY_RKEY, 4),
+            output(mr_method::attribute::QUERY_LENGTH, 8),
+            optional(output(mr_method::attribute::QUERY_IOVA, 8)),
         ],
-        handler: mr::query,
+        handler: mr_method::query,
     },
     Method {
         object: object::MR,
         number: 4,
         name: "reg_dmabuf_mr",
         attributes: &[
-            new_handle(mr::attribute::DMABUF_HANDLE, object::MR),
-            handle(mr::attribute::DMABUF_PD, object::PD),
-            input(mr::attribute::DMABUF_OFFSET, 8),
-            input(mr::attribute::DMABUF_LENGTH, 8),
-            input(mr::attribute::DMABUF_IOVA, 8),
-            input(mr::attribute::DMABUF_FD, 4),
-            optional(flags(mr::attribute::DMABUF_ACCESS)),
-            output(mr::attribute::DMABUF_LKEY, 4),
-            output(mr::attribute::DMABUF_RKEY, 4),
+            new_handle(mr_method::attribute::DMABUF_HANDLE, object::MR),
+            handle(mr_method::attribute::DMABUF_PD, object::PD),
+            input(mr_method::attribute::DMABUF_OFFSET, 8),
+            input(mr_method::attribute::DMABUF_LENGTH, 8),
+            input(mr_method::attribute::DMABUF_IOVA, 8),
+            input(mr_method::attribute::DMABUF_FD, 4),
+            optional(flags(mr_method::attribute::DMABUF_ACCESS)),
+            output(mr_method::attribute::DMABUF_LKEY, 4),
+            output(mr_method::attribute::DMABUF_RKEY, 4),
         ],
-        handler: mr::register_dmabuf,
+        handler: mr_method::register_buffer,
+    },
+    Method {
+        object: object::MR,
+        number: 5,
+        name: "reg_mr",
+        attributes: &[
+            new_handle(mr_method::attribute::REG_HANDLE, object::MR),
+            handle(mr_method::attribute::REG_PD, object::PD),
+            optional(handle(mr_method::attribute::REG_DMA_HANDLE, object::DMAH)),
+            input(mr_method::attribute::REG_IOVA, 8),
+            optional(input(mr_method::attribute::REG_ADDR, 8)),
+            input(mr_method::attribute::REG_LENGTH, 8),
+            flags(mr_method::attribute::REG_ACCESS),
+            optional(spec(mr_method::attribute::REG_FD, AttributeType::Descriptor)),
+            optional(input(mr_method::attribute::REG_FD_OFFSET, 8)),
+            output(mr_method::attribute::REG_LKEY, 4),
+            output(mr_method::attribute::REG_RKEY, 4),
+            DRIVER_REQUEST,
+            DRIVER_ANSWER,
+        ],
+        handler: mr_method::register,
     },
     Method {
         object: object::MW,

@@ -133,6 +133,11 @@ impl Request {
                 }
                 check_handle(file, spec, access, raw.data)?;
             }
+            AttributeType::Descriptor => {
+                if raw.reserved != 0 || raw.length != 0 || i32::try_from(raw.data as i64).is_err() {
+                    return Err(EINVAL);
+                }
+            }
             AttributeType::Channel(kind, access) => {
                 if raw.reserved != 0 || raw.length != 0 {
                     return Err(EINVAL);

@@ -25,6 +25,7 @@ pub mod object {
     pub const MR: u16 = 7;
     pub const MW: u16 = 8;
     pub const ASYNC_EVENT: u16 = 16;
+    pub const DMAH: u16 = 17;
 }
 
 /// `UVERBS_METHOD_INVOKE_WRITE` of the device: a command in its old form.

@@ -6,6 +6,7 @@ pub mod context;
 pub mod cq;
 pub mod device;
 pub mod mr;
+pub mod mr_method;
 pub mod multicast;
 pub mod mw;
 pub mod pd;

@@ -17,25 +17,6 @@ use crate::profile::{KernelVersion, LARGEST_REGION, MR_COUNT, Profile, Transport
 use crate::program::Program;
 use crate::request::driver_request;
 
-/// Attributes of the methods of memory regions.
-pub mod attribute {
-    #![allow(missing_docs, reason = "the kernel's names")]
-    pub const QUERY_HANDLE: u16 = 0;
-    pub const QUERY_LKEY: u16 = 1;
-    pub const QUERY_RKEY: u16 = 2;
-    pub const QUERY_LENGTH: u16 = 3;
-    pub const QUERY_IOVA: u16 = 4;
-    pub const DMABUF_HANDLE: u16 = 0;
-    pub const DMABUF_PD: u16 = 1;
-    pub const DMABUF_OFFSET: u16 = 2;
-    pub const DMABUF_LENGTH: u16 = 3;
-    pub const DMABUF_IOVA: u16 = 4;
-    pub const DMABUF_FD: u16 = 5;
-    pub const DMABUF_ACCESS: u16 = 6;
-    pub const DMABUF_LKEY: u16 = 7;
-    pub const DMABUF_RKEY: u16 = 8;
-}
-
 /// Page of the device, in which rings are counted.
 const PAGE: u64 = 4096;
 
@@ -44,44 +25,113 @@ const REREG_TRANSLATION: u32 = 1;
 const REREG_PD: u32 = 2;
 const REREG_ACCESS: u32 = 4;
 
+/// What a program asks of a region, in either form of the command.
+pub struct Wanted {
+    /// Handle of the PD.
+    pub pd: u32,
+    /// Where the memory is.
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Address that the device is to know it under.
+    pub address: u64,
+    /// `IB_ACCESS_*`.
+    pub access: u32,
+}
+
 /// `IB_USER_VERBS_CMD_REG_MR`.
 pub fn register(call: &mut Call) -> Result<Answer> {
-    let wanted: RegMr = call.request.extensible(CORE_IN)?;
+    let asked: RegMr = call.request.extensible(CORE_IN)?;
+    call.file.context()?;
+    let (handle, key) = enter(
+        call,
+        &Wanted {
+            pd: asked.pd_handle,
+            start: asked.start,
+            length: asked.length,
+            address: asked.hca_va,
+            access: asked.access_flags,
+        },
+    )?;
+    let mut answer = Answer::made(handle);
+    answer.core(call.request, &RegMrResp { mr_handle: handle, lkey: key, rkey: key });
+    Ok(answer)
+}
+
+/// Registers memory of the program, as a region or for a ring: the handle and the key.
+pub fn enter(call: &mut Call, wanted: &Wanted) -> Result<(u32, u32)> {
     let page = call.hardware.profile.page_size;
-    if wanted.start % page != wanted.hca_va % page {
+    if wanted.start % page != wanted.address % page {
         return Err(EINVAL);
     }
-    call.file.context()?;
-    check_access(wanted.access_flags)?;
-    let pd = call.file.get::<Pd>(wanted.pd_handle)?.id;
+    check_access(wanted.access)?;
+    let pd = call.file.get::<Pd>(wanted.pd)?.id;
     if wanted.length > LARGEST_REGION {
         return Err(EINVAL);
     }
     let ring: MemRegReq = driver_request(call.request, size_of::<MemRegReq>())?;
     let program = call.request.program().clone();
-    check_memory(&*program, wanted.start, wanted.length, wanted.access_flags)?;
+    check_memory(&*program, wanted.start, wanted.length, wanted.access)?;
     let serial = call.hardware.serial();
     let mut mr = Mr {
-        pd: wanted.pd_handle,
+        pd: wanted.pd,
         serial,
         key: None,
-        address: wanted.hca_va,
+        address: wanted.address,
         length: wanted.length,
-        access: wanted.access_flags,
+        access: wanted.access,
         memory: Memory::of_program(program.clone(), wanted.start, wanted.length),
     };
     if ring.reg_type == memory_type::MEM {
         mr.key = Some(create(call.hardware, &mr, pd)?);
     } else {
-        let ring = check_ring(&call.hardware.profile, &wanted, ring, serial, &program)?;
+        let ring = check_ring(&call.hardware.profile, wanted, ring, serial, &program)?;
         call.file.rings.push(ring);
     }
-    let key = mr.key.unwrap_or(0);
+    keep(call, mr)
+}
+
+/// Registers part of a dma-buf: `wanted.start` is an offset into it. Memory files (`memfd_create`)
+/// stand in for dma-bufs; anything else is none.
+pub fn enter_buffer(call: &mut Call, wanted: &Wanted, descriptor: i32) -> Result<(u32, u32)> {
+    let page = call.hardware.profile.page_size;
+    if wanted.start % page != wanted.address % page {
+        return Err(EINVAL);
+    }
+    check_access(wanted.access)?;
+    let pd = call.file.get::<Pd>(wanted.pd)?.id;
+    if wanted.length > LARGEST_REGION || wanted.length == 0 {
+        return Err(EINVAL);
+    }
+    let program = call.request.program();
+    let name = program.descriptor_name(descriptor).ok_or(EBADF)?;
+    if !name.starts_with("/memfd:") {
+        return Err(EINVAL);
+    }
+    let buffer = program.open_descriptor(descriptor)?;
+    let end = wanted.start.checked_add(wanted.length).ok_or(EINVAL)?;
+    if end > buffer.metadata()?.len() {
+        return Err(EINVAL);
+    }
+    let mut mr = Mr {
+        pd: wanted.pd,
+        serial: call.hardware.serial(),
+        key: None,
+        address: wanted.address,
+        length: wanted.length,
+        access: wanted.access,
+        memory: Memory::of_file(buffer, wanted.start, wanted.length),
+    };
+    mr.key = Some(create(call.hardware, &mr, pd)?);
+    keep(call, mr)
+}
+
+/// Gives a registration its handle.
+fn keep(call: &mut Call, mr: Mr) -> Result<(u32, u32)> {
+    let (pd, key) = (mr.pd, mr.key.unwrap_or(0));
     let handle = call.file.objects.insert(Object::Mr(mr));
-    call.file.get_mut::<Pd>(wanted.pd_handle)?.users += 1;
-    let mut answer = Answer::made(handle);
-    answer.core(call.request, &RegMrResp { mr_handle: handle, lkey: key, rkey: key });
-    Ok(answer)
+    call.file.get_mut::<Pd>(pd)?.users += 1;
+    Ok((handle, key))
 }
 
 /// The kernel's rules for access flags (`ib_check_mr_access`).
@@ -112,12 +162,12 @@ fn check_memory(program: &dyn Program, start: u64, length: u64, flags: u32) -> R
 /// Checks a ring registration against the pages registered, as the driver does.
 fn check_ring(
     profile: &Profile,
-    wanted: &RegMr,
+    wanted: &Wanted,
     ring: MemRegReq,
     serial: u64,
     program: &Rc<dyn Program>,
 ) -> Result<Ring> {
-    let offset = wanted.hca_va % PAGE;
+    let offset = wanted.address % PAGE;
     let pages = (offset + wanted.length).div_ceil(PAGE);
     let (kind, needed) = match ring.reg_type {
         memory_type::QP => {
@@ -144,7 +194,7 @@ fn check_ring(
     Ok(Ring {
         serial,
         kind,
-        address: wanted.hca_va,
+        address: wanted.address,
         memory,
         cq_pages: ring.cq_pages,
         rq_pages: ring.rq_pages,
@@ -230,72 +280,6 @@ pub fn register_again(call: &mut Call) -> Result<Answer> {
     call.file.get_mut::<Pd>(new_pd)?.users += 1;
     let mut answer = Answer::new();
     answer.core(call.request, &ReregMrResp { lkey: key, rkey: key });
-    Ok(answer)
-}
-
-/// `UVERBS_METHOD_REG_DMABUF_MR`. Memory files (`memfd_create`) stand in for dma-bufs; anything else is none.
-pub fn register_dmabuf(call: &mut Call) -> Result<Answer> {
-    use attribute as a;
-    let request = call.request;
-    // The driver has it since 6.4.
-    if call.hardware.profile.kernel < KernelVersion::V6_12 {
-        return Err(EOPNOTSUPP);
-    }
-    let pd_handle = request.handle(a::DMABUF_PD)?;
-    let pd = call.file.get::<Pd>(pd_handle)?.id;
-    let [offset, length, address] = [
-        u64::from_le_bytes(request.truncated(a::DMABUF_OFFSET)?),
-        u64::from_le_bytes(request.truncated(a::DMABUF_LENGTH)?),
-        u64::from_le_bytes(request.truncated(a::DMABUF_IOVA)?),
-    ];
-    let page = call.hardware.profile.page_size;
-    if offset % page != address % page {
-        return Err(EINVAL);
-    }
-    let allowed = access::LOCAL_WRITE
-        | access::REMOTE_READ
-        | access::REMOTE_WRITE
-        | access::REMOTE_ATOMIC
-        | access::RELAXED_ORDERING;
-    let flags = request.flags(a::DMABUF_ACCESS, allowed)?;
-    check_access(flags)?;
-    if length > LARGEST_REGION || length == 0 {
-        return Err(EINVAL);
-    }
-    let descriptor = request.descriptor(a::DMABUF_FD)?;
-    let name = request.program().descriptor_name(descriptor).ok_or(EBADF)?;
-    if !name.starts_with("/memfd:") {
-        return Err(EINVAL);
-    }
-    let buffer = request.program().open_descriptor(descriptor)?;
-    let end = offset.checked_add(length).ok_or(EINVAL)?;
-    if end > buffer.metadata()?.len() {
-        return Err(EINVAL);
-    }
-    let serial = call.hardware.serial();
-    let memory = Memory::of_file(buffer, offset, length);
-    let mut mr = Mr { pd: pd_handle, serial, key: None, address, length, access: flags, memory };
-    let key = create(call.hardware, &mr, pd)?;
-    mr.key = Some(key);
-    let handle = call.file.objects.insert(Object::Mr(mr));
-    call.file.get_mut::<Pd>(pd_handle)?.users += 1;
-    let mut answer = Answer::made(handle);
-    answer.put_handle(request, a::DMABUF_HANDLE, handle)?;
-    answer.put(request, a::DMABUF_LKEY, &key.to_le_bytes())?;
-    answer.put(request, a::DMABUF_RKEY, &key.to_le_bytes())?;
-    Ok(answer)
-}
-
-/// `UVERBS_METHOD_QUERY_MR`.
-pub fn query(call: &mut Call) -> Result<Answer> {
-    use attribute as a;
-    let mr: &Mr = call.file.get(call.request.handle(a::QUERY_HANDLE)?)?;
-    let key = mr.key.unwrap_or(0).to_le_bytes();
-    let mut answer = Answer::new();
-    answer.put(call.request, a::QUERY_LKEY, &key)?;
-    answer.put(call.request, a::QUERY_RKEY, &key)?;
-    answer.put(call.request, a::QUERY_LENGTH, &mr.length.to_le_bytes())?;
-    answer.offer(call.request, a::QUERY_IOVA, &mr.address.to_le_bytes());
     Ok(answer)
 }
 

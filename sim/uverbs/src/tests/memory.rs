@@ -5,8 +5,8 @@ use std::os::fd::FromRawFd;
 
 use super::fake::{Attribute, BASE, Fixture, RINGS, input, output};
 use crate::abi::core::{AllocMw, AllocMwResp, RegMr, RegMrResp, ReregMr, ReregMrResp};
-use crate::abi::number::{command, object};
-use crate::errno::{EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
+use crate::abi::number::{DRIVER_IN, command, object};
+use crate::errno::{EBADF, EBUSY, EFAULT, EINVAL, ENOENT, EOPNOTSUPP, EPROTONOSUPPORT};
 use crate::profile::{KernelVersion, Profile};
 
 #[test]
@@ -118,6 +118,39 @@ fn windows_depend_on_the_kernel() {
             let result = fixture.old::<AllocMwResp>(command::ALLOC_MW, &request, &[], 0);
             assert_eq!(result.err(), Some(EINVAL));
         }
+    }
+}
+
+#[test]
+fn the_newest_kernel_registers_by_a_method_too() {
+    for (kernel, supported) in [(KernelVersion::V6_12, false), (KernelVersion::V7_2, true)] {
+        let mut fixture = Fixture::with_context(Profile { kernel, ..Profile::default() });
+        let pd = fixture.alloc_pd();
+        let mut ask = |extra: &[Attribute]| {
+            let mut attributes = vec![
+                Attribute::NewHandle(0),
+                Attribute::Handle(1, pd.into()),
+                input(3, &RINGS.to_le_bytes()),
+                input(5, &64u64.to_le_bytes()),
+                input(6, &7u32.to_le_bytes()),
+                output(9, 4),
+                output(10, 4),
+                input(DRIVER_IN, &[0; 8]),
+            ];
+            attributes.extend_from_slice(extra);
+            fixture.call(object::MR, 5, &attributes).err()
+        };
+        let address = input(4, &RINGS.to_le_bytes());
+        if !supported {
+            assert_eq!(ask(&[address]), Some(EPROTONOSUPPORT));
+            continue;
+        }
+        assert_eq!(ask(std::slice::from_ref(&address)), None);
+        assert_eq!(ask(&[]), Some(EINVAL), "neither address nor buffer");
+        assert_eq!(ask(&[address.clone(), Attribute::Handle(7, 3)]), Some(EINVAL), "both");
+        assert_eq!(ask(&[address, Attribute::Handle(2, 9)]), Some(ENOENT), "there are no DMA handles");
+        let offset = input(8, &RINGS.to_le_bytes());
+        assert_eq!(ask(&[offset, Attribute::Handle(7, 3)]), Some(EBADF));
     }
 }
 
