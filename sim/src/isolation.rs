@@ -7,6 +7,7 @@
 //! as its lower layer there). Where it fails, the preload library redirects paths.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
@@ -30,6 +31,16 @@ pub enum Isolation {
     Rewrite,
 }
 
+/// There is no private namespace for this user on this machine.
+#[derive(Debug)]
+pub struct NotIsolated;
+
+impl fmt::Display for NotIsolated {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("no private namespace here: use --isolation rewrite")
+    }
+}
+
 /// Folder with the configuration of libibverbs.
 pub const DRIVER_FOLDER: &str = "/etc/libibverbs.d";
 
@@ -37,9 +48,7 @@ pub const DRIVER_FOLDER: &str = "/etc/libibverbs.d";
 /// drivers of `drivers`. `stage` is an empty folder to build in.
 ///
 /// # Errors
-/// Not allowed here. The process then is in a namespace of its own, maybe, but sees
-/// what it saw before, or less of `/sys/class` or `/dev` if moving a finished stage
-/// into place failed half-way.
+/// Not allowed here. The process may be half-way in a namespace then, and is of no further use.
 pub fn enter(tree: &Path, drivers: &Path, stage: &Path) -> Result<()> {
     // SAFETY: no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

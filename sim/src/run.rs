@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use irdma_sim_protocol::{ROOT_VARIABLE, SOCKET_VARIABLE};
 
 use crate::client::Client;
 use crate::fabric;
-use crate::isolation::{self, Isolation};
+use crate::isolation::{self, Isolation, NotIsolated};
 use crate::lock::Lock;
 use crate::options::DeviceOptions;
 use crate::plugin::{self, Driver, Provider};
@@ -104,27 +104,46 @@ fn run(checked: &Checked<'_>, name: &Name, device: &Folder, own: &Folder) -> Res
     fs::write(drivers.join("irdma.driver"), line)?;
     let client = Client::connect(name)?;
     let keyboard = ignore_keyboard();
-    // SAFETY: this process has one thread, so the child may do what it likes.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()).context("cannot fork"),
-        0 => {
-            for (signal, action) in keyboard {
-                // SAFETY: what was set before; this program has no handlers.
-                unsafe { libc::signal(signal, action) };
+    let mut isolation = checked.program.isolation;
+    loop {
+        let (mut told, mut tell) = io::pipe()?;
+        // SAFETY: this process has one thread, so the child may do what it likes.
+        match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()).context("cannot fork"),
+            0 => {
+                for (signal, action) in keyboard {
+                    // SAFETY: what was set before; this program has no handlers.
+                    unsafe { libc::signal(signal, action) };
+                }
+                let error = become_program(checked, isolation, name, device, own, &drivers);
+                if isolation == Isolation::Auto && error.is::<NotIsolated>() {
+                    // If this cannot be written either, the parent takes us for the program.
+                    let _ = tell.write_all(b"n");
+                } else {
+                    eprintln!("irdma-sim: {error:#}");
+                }
+                // Not `exit`: what the parent has buffered is the parent's.
+                // SAFETY: no preconditions.
+                unsafe { libc::_exit(1) }
             }
-            let error = become_program(checked, name, device, own, &drivers);
-            eprintln!("irdma-sim: {error:#}");
-            // Not `exit`: what the parent has buffered is the parent's.
-            // SAFETY: no preconditions.
-            unsafe { libc::_exit(1) }
+            child => {
+                drop(tell);
+                // End of file once the program runs.
+                if told.read(&mut [0])? == 0 {
+                    return watch::wait(child, &client);
+                }
+                // A process half in a namespace is no place for a program: try with a new one.
+                watch::reap(child)?;
+                isolation = Isolation::Rewrite;
+            }
         }
-        child => watch::wait(child, &client),
     }
 }
 
 /// Turns this process into the program; what went wrong, if it comes back.
 fn become_program(
     checked: &Checked<'_>,
+    isolation: Isolation,
     name: &Name,
     device: &Folder,
     own: &Folder,
@@ -132,7 +151,7 @@ fn become_program(
 ) -> anyhow::Error {
     let mut command = Command::new(&checked.path);
     command.arg0(&checked.program.arguments[0]).args(&checked.program.arguments[1..]);
-    match show_files(checked.program.isolation, device, own, drivers) {
+    match show_files(isolation, device, own, drivers) {
         Err(error) => return error,
         Ok(None) => {}
         Ok(Some(root)) => {
@@ -177,13 +196,8 @@ fn show_files(
     if isolation != Isolation::Rewrite {
         let stage = own.path().join("stage");
         fs::create_dir(&stage)?;
-        match isolation::enter(&device.tree(), drivers, &stage) {
-            Ok(()) => return Ok(None),
-            Err(error) if isolation == Isolation::Namespace => {
-                return Err(error.context("no private namespace"));
-            }
-            Err(_) => {}
-        }
+        isolation::enter(&device.tree(), drivers, &stage).context(NotIsolated)?;
+        return Ok(None);
     }
     let root = own.path().join("root");
     fs::create_dir_all(root.join("etc"))?;

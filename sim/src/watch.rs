@@ -74,8 +74,8 @@ pub fn wait(program: libc::pid_t, client: &Client) -> Result<ExitCode> {
     reap(program)
 }
 
-/// Collects an ended program.
-fn reap(program: libc::pid_t) -> Result<ExitCode> {
+/// Waits for a child to end and collects it.
+pub fn reap(program: libc::pid_t) -> Result<ExitCode> {
     let mut status = 0;
     // SAFETY: the status is writable.
     while unsafe { libc::waitpid(program, &mut status, 0) } != program {
@@ -180,6 +180,7 @@ mod tests {
 
     #[test]
     fn a_family_is_a_process_and_its_descendants() {
+        #[expect(clippy::zombie_processes, reason = "`terminate` collects it")]
         let mut shell = Command::new("sh")
             .args(["-c", "sleep 60 & echo $!; wait"])
             .stdout(Stdio::piped())

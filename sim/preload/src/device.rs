@@ -34,6 +34,10 @@ pub fn call(request: &Request, payload: &[u8], reply_payload: &mut [u8]) -> Resu
     }
     let connection = match connect(configuration) {
         Ok(connection) => connection?,
+        // An ioctl can tell that there are no descriptors left; a doorbell would be lost.
+        Err(Failure::Exhausted(errno)) if request.operation != Operation::Doorbell as u32 => {
+            return Err(errno);
+        }
         Err(failure) => return Err(remove(failure, configuration.timeout)),
     };
     match connection.exchange(configuration.timeout, request, payload, reply_payload) {

@@ -2,7 +2,7 @@
 //! handler sends it to the device process in the program's stead.
 
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use irdma_sim_protocol::{Operation, Request};
 
@@ -14,7 +14,11 @@ use crate::report;
 use crate::system;
 
 /// Whether the handler is in place.
-static INSTALLED: AtomicBool = AtomicBool::new(false);
+static STATE: AtomicU32 = AtomicU32::new(ABSENT);
+
+const ABSENT: u32 = 0;
+const COMING: u32 = 1;
+const INSTALLED: u32 = 2;
 
 /// General registers by hardware number, as the signal frame numbers them.
 const REGISTERS: [libc::c_int; 16] = [
@@ -39,8 +43,14 @@ const REGISTERS: [libc::c_int; 16] = [
 /// Installs the handler, once. What the program had set for SIGBUS is kept and
 /// gets every fault that is not a doorbell.
 pub fn install() {
-    if !INSTALLED.swap(true, Ordering::Relaxed) {
-        hook_signals::take_over(handle);
+    // Acquire: pairs with the Release below; who returns from here may ring.
+    while STATE.load(Ordering::Acquire) != INSTALLED {
+        if STATE.compare_exchange(ABSENT, COMING, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            hook_signals::take_over(handle);
+            STATE.store(INSTALLED, Ordering::Release);
+        } else {
+            system::pause();
+        }
     }
 }
 
