@@ -52,8 +52,6 @@ impl Session {
     /// A run of the checks whose name contains `filter`.
     pub fn new(full: bool, filter: Option<String>) -> Result<Session> {
         let logs = target().join("test-logs");
-        let _ = fs::remove_dir_all(&logs);
-        fs::create_dir_all(&logs)?;
         Ok(Session { full, filter, logs, groups: BTreeMap::new(), times: BTreeMap::new(), simulator: None })
     }
 
@@ -76,6 +74,7 @@ impl Session {
         }
         let folder = self.logs.join(group).join(name.replace(|letter: char| !letter.is_alphanumeric(), "_"));
         let started = Instant::now();
+        let _ = fs::remove_dir_all(&folder);
         let mut result = fs::create_dir_all(&folder).map_err(Into::into).and_then(|()| check(&folder));
         let left = kill_left_over(GRACE);
         if !left.is_empty() && result.is_ok() {
