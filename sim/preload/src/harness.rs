@@ -4,7 +4,7 @@
 //! /* Lets the device work until nothing is left to do (step mode). Doorbells served, or -errno. */
 //! long irdma_sim_step(void);
 //! /* Runs a control command, as `irdma-sim ctl` does. Stores at most `reply_length` bytes of its
-//!    answer, the last of them 0. Length of the answer, or -errno. */
+//!    answer, or of the reason for a refusal, the last of them 0. Length of the answer, or -errno. */
 //! long irdma_sim_control(const char *text, char *reply, size_t reply_length);
 //! ```
 
