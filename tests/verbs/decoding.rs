@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use irdma_tests::bench::Bench;
-use irdma_tests::control::Cqe;
+use irdma_tests::control::{Cqe, names_of};
 use irdma_tests::cq_ex::CqEx;
-use irdma_tests::fixtures::Pair;
+use irdma_tests::fixtures::{Datagrams, Pair};
 use irdma_tests::qp::QpOptions;
 use irdma_tests::runner::Test;
 use irdma_tests::sys::*;
@@ -63,6 +63,30 @@ fn an_unknown_error_is_a_general_one() {
         assert_eq!((completion.wr_id, completion.status), (1, IBV_WC_GENERAL_ERR));
         assert_eq!((completion.vendor_err, completion.opcode), (vendor_err, IBV_WC_SEND));
         bench.check_neighbour();
+    }
+}
+
+fn a_note_on_a_datagram_is_no_error() {
+    for signaled in [true, false] {
+        let pair = Datagrams::new();
+        let names = names_of(&pair.left.qp);
+        // To nobody, so that the device's own completion is the only other one.
+        let send = |wr_id| pair.send(wr_id).sge(pair.left.mr.sge(0, 8));
+        pair.left.qp.post(if signaled { send(1) } else { send(1).unsignaled() });
+        if signaled {
+            pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_SEND, 8)]);
+        }
+        assert_eq!(pair.left.qp.move_to(IBV_QPS_SQD), 0);
+        // Now one stays outstanding: its completion is made by hand.
+        pair.left.qp.post(if signaled { send(2) } else { send(2).unsignaled() });
+        // Each of the two is one quantum.
+        let index = 1;
+        Cqe::sent(&pair.left.qp, names.context, index, SEND).failed(0xe123, 5).write(names.send_cq);
+        if signaled {
+            pair.left.expect_sent(&[pair.left.sent(2, IBV_WC_SEND, 8)]);
+        } else {
+            pair.left.qp.send_cq().expect_empty();
+        }
     }
 }
 
@@ -129,6 +153,7 @@ pub const TESTS: &[Test] = &[
     test!(every_flush_code_has_its_status),
     test!(rnr_retry_exceeded_has_its_own_status).may_fail_on_c("no such flush code"),
     test!(an_unknown_error_is_a_general_one),
+    test!(a_note_on_a_datagram_is_no_error).fails_on_c("it is taken for an error"),
     test!(an_unknown_operation_of_the_send_queue_is_an_error_in_both_interfaces)
         .fails_on_c("the extended interface reports success"),
     test!(wire_opcodes_of_receives_are_told_apart_in_both_interfaces)

@@ -1,5 +1,6 @@
 //! What happens to outstanding work when a queue pair goes to the error state, and to work posted after that.
 
+use irdma_tests::control::control;
 use irdma_tests::fixtures::{Datagrams, Pair, Side};
 use irdma_tests::qp::{Connection, QpOptions};
 use irdma_tests::runner::Test;
@@ -157,6 +158,15 @@ fn a_list_posted_in_the_error_state_is_flushed_whole() {
     pair.left.expect_nothing();
 }
 
+fn a_refused_request_for_a_flush_does_not_fail_the_post() {
+    let pair = Pair::new();
+    pair.left.qp.fail();
+    control("fail modify_qp 1 EIO 2");
+    pair.left.qp.post(SendWork::send(1));
+    pair.left.qp.receive(ReceiveWork::new(10));
+    control("fail clear");
+}
+
 /// Left fails by itself: the device moves it to the error state, no program called modify.
 fn failed_by_the_device() -> Pair {
     let pair = Pair::with(
@@ -273,6 +283,7 @@ pub const TESTS: &[Test] = &[
     test!(a_flush_on_any_lap_reports_what_was_posted_then),
     test!(work_posted_in_the_error_state_is_flushed),
     test!(work_posted_behind_unpolled_flushes_is_flushed),
+    test!(a_refused_request_for_a_flush_does_not_fail_the_post).alone(),
     test!(a_list_posted_in_the_error_state_is_flushed_whole),
     test!(work_posted_after_an_error_of_the_device_is_flushed)
         .fails_on_c("the library's idea of the state stays RTS, so no flush is asked for"),

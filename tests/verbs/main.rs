@@ -22,6 +22,7 @@ mod lifetime;
 mod operations;
 mod posting;
 mod regions;
+mod removal;
 mod resizing;
 mod states;
 mod windows;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         events::TESTS,
         regions::TESTS,
         windows::TESTS,
+        removal::TESTS,
         keys::TESTS,
         resizing::TESTS,
         extended::TESTS,

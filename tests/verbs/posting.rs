@@ -107,6 +107,20 @@ fn an_element_of_two_gigabytes_is_refused() {
     }
 }
 
+fn a_message_longer_than_a_length_can_say_is_no_success() {
+    let pair = Pair::new();
+    let element = ibv_sge { length: (1 << 31) - 1, ..pair.left.mr.sge(0, 0) };
+    let write = SendWork::write(1, pair.right.mr.address(), pair.right.mr.rkey());
+    // Four times nearly two gigabytes: the sum does not fit 32 bits.
+    match pair.left.qp.try_post(&mut [write.sges([element; 4])]) {
+        Err(refused) => assert_eq!(refused, Refused { errno: libc::EINVAL, index: 0 }),
+        Ok(()) => {
+            let completion = pair.left.qp.send_cq().wait_one();
+            assert_ne!(completion.status, IBV_WC_SUCCESS, "{completion:?}");
+        }
+    }
+}
+
 fn operations_that_the_device_lacks_are_refused() {
     let pair = Pair::new();
     let opcodes = [IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_TSO, 77, u32::MAX];
@@ -326,6 +340,7 @@ pub const TESTS: &[Test] = &[
     test!(more_inline_bytes_than_the_queue_pair_has_are_refused),
     test!(inline_lengths_that_wrap_around_are_refused).fails_on_c("the sum is taken in 32 bits"),
     test!(an_element_of_two_gigabytes_is_refused).fails_on_c("the length is cut to 31 bits"),
+    test!(a_message_longer_than_a_length_can_say_is_no_success),
     test!(operations_that_the_device_lacks_are_refused),
     test!(datagram_queue_pairs_only_send).fails_on_c("every operation is passed on for UD"),
     test!(a_datagram_needs_a_handle).fails_on_c("the handle is followed unseen"),

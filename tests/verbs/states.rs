@@ -1,6 +1,6 @@
 //! Queue pair states: what is allowed when, what a query says.
 
-use irdma_tests::channel::SILENCE;
+use irdma_tests::channel::{SILENCE, expect_async_event, expect_no_async_event};
 use irdma_tests::fixtures::{Datagrams, Pair};
 use irdma_tests::qp::{Connection, QpOptions};
 use irdma_tests::runner::Test;
@@ -92,6 +92,63 @@ fn receives_posted_before_the_connection_are_used() {
     pair.right.expect_received(&[pair.right.received(10, 20), pair.right.received(11, 0)]);
 }
 
+fn the_first_message_establishes_the_connection() {
+    let pair = Pair::unconnected(QpOptions::default());
+    pair.right.qp.initialize(Connection::default());
+    pair.right.qp.ready_to_receive(Connection::default(), pair.left.qp.number(), pair.left.gid());
+    pair.right.qp.receive_list(&mut [ReceiveWork::new(10), ReceiveWork::new(11)]);
+    pair.left.qp.connect(Connection::default(), pair.right.qp.number(), pair.right.gid());
+    expect_no_async_event(pair.right.context());
+    pair.left.qp.post_list(&mut [SendWork::send(1), SendWork::send(2)]);
+    expect_async_event(pair.right.context(), IBV_EVENT_COMM_EST, pair.right.qp.raw());
+    pair.right.qp.ready_to_send(Connection::default());
+    pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_SEND, 0), pair.left.sent(2, IBV_WC_SEND, 0)]);
+    pair.right.expect_received(&[pair.right.received(10, 0), pair.right.received(11, 0)]);
+    expect_no_async_event(pair.right.context());
+    pair.check_alive();
+}
+
+fn a_drained_queue_holds_sends_back_until_it_runs_again() {
+    let pair = Pair::new();
+    let mut attributes =
+        ibv_qp_attr { qp_state: IBV_QPS_SQD, en_sqd_async_notify: 1, ..ibv_qp_attr::default() };
+    let mask = IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY;
+    assert_eq!(pair.left.qp.modify(&mut attributes, mask), 0, "modify to SQD");
+    expect_async_event(pair.left.context(), IBV_EVENT_SQ_DRAINED, pair.left.qp.raw());
+    assert_eq!(pair.left.qp.state(), IBV_QPS_SQD);
+    pair.right.qp.receive(ReceiveWork::new(10).sge(pair.right.mr.sge(0, 100)));
+    pair.left.qp.post(SendWork::send(1).sge(pair.left.mr.sge(0, 100)));
+    pair.left.qp.send_cq().expect_silence();
+    // Receives are served all the time.
+    pair.left.qp.receive(ReceiveWork::new(11));
+    pair.right.qp.post(SendWork::send(2));
+    pair.left.expect_received(&[pair.left.received(11, 0)]);
+    assert_eq!(pair.left.qp.move_to(IBV_QPS_RTS), 0, "modify back to RTS");
+    pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_SEND, 100)]);
+    pair.right.expect_received(&[pair.right.received(10, 100)]);
+}
+
+fn a_reset_of_a_used_queue_pair_does_not_pretend() {
+    // The kernel treats it as a failure: the queue pair cannot be used again. Whatever modify says, it must not say
+    // that the queue pair is fresh, and what was outstanding must not come back later as a success.
+    let pair = Pair::with(QpOptions::default(), Connection { min_rnr_timer: 20, ..Connection::default() });
+    pair.left.qp.receive(ReceiveWork::new(10));
+    pair.left.qp.post(SendWork::send(1));
+    pair.left.qp.move_to(IBV_QPS_RESET);
+    let mut attributes = ibv_qp_attr {
+        qp_state: IBV_QPS_INIT,
+        port_num: irdma_tests::context::PORT,
+        ..ibv_qp_attr::default()
+    };
+    let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    assert_eq!(pair.left.qp.modify(&mut attributes, mask), libc::EINVAL, "INIT after RESET");
+    std::thread::sleep(SILENCE);
+    for cq in [pair.left.qp.send_cq(), pair.left.qp.recv_cq()] {
+        let completions = cq.poll(4);
+        assert!(completions.iter().all(|completion| completion.status != IBV_WC_SUCCESS), "{completions:#?}");
+    }
+}
+
 fn a_failed_queue_pair_stays_failed() {
     let pair = Pair::new();
     pair.left.qp.fail();
@@ -156,6 +213,9 @@ pub const TESTS: &[Test] = &[
     test!(steps_cannot_be_left_out),
     test!(attributes_that_do_not_exist_are_invalid),
     test!(receives_posted_before_the_connection_are_used),
+    test!(the_first_message_establishes_the_connection),
+    test!(a_drained_queue_holds_sends_back_until_it_runs_again),
+    test!(a_reset_of_a_used_queue_pair_does_not_pretend),
     test!(a_failed_queue_pair_stays_failed),
     test!(a_queue_pair_fails_from_every_state),
     test!(rights_can_be_added_while_running),

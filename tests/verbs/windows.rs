@@ -2,8 +2,10 @@
 
 use irdma_tests::channel::expect_async_event;
 use irdma_tests::context::Pd;
+use irdma_tests::control::{Cqe, control, names_of};
 use irdma_tests::fixtures::Pair;
 use irdma_tests::memory::{ALL_ACCESS, Mr, pattern};
+use irdma_tests::qp::QpOptions;
 use irdma_tests::runner::Test;
 use irdma_tests::sys::*;
 use irdma_tests::test;
@@ -154,6 +156,46 @@ fn a_full_queue_leaves_the_key() {
     assert_eq!((errno, window.rkey()), (libc::ENOMEM, before));
 }
 
+fn a_flushed_bind_that_was_not_allowed_is_a_bind_error() {
+    let pair = Pair::new();
+    let window = Window::new_or_skip(pair.right.pd());
+    let mr = bindable(&pair);
+    let names = names_of(&pair.right.qp);
+    assert_eq!(pair.right.qp.move_to(IBV_QPS_SQD), 0);
+    assert_eq!(window.bind(&pair.right.qp, 7, &mr, 0, 100, READ_WRITE), 0);
+    // Local protection, in the device's words.
+    Cqe::sent(&pair.right.qp, names.context, 0, 8).failed(1, 2).write(names.send_cq);
+    pair.right.expect_sent(&[pair.right.sent(7, IBV_WC_BIND_MW, 0).failed(IBV_WC_MW_BIND_ERR, 2)]);
+}
+
+fn a_bind_sees_changed_rights() {
+    let pair = Pair::new();
+    let window = Window::new_or_skip(pair.right.pd());
+    let mr = bindable(&pair);
+    let access = (ALL_ACCESS as u32 | IBV_ACCESS_ZERO_BASED) as i32;
+    irdma_tests::clear_errno();
+    // SAFETY: the region is alive.
+    let result = unsafe {
+        let nothing = std::ptr::null_mut();
+        ibv_rereg_mr(mr.raw(), IBV_REREG_MR_CHANGE_ACCESS as i32, std::ptr::null_mut(), nothing, 0, access)
+    };
+    if result != 0 {
+        assert_eq!(result, IBV_REREG_MR_ERR_CMD, "refused by the kernel");
+        return;
+    }
+    let before = window.rkey();
+    let errno = window.bind(&pair.right.qp, 7, &mr, 0, 100, READ_WRITE);
+    assert_eq!((errno, window.rkey()), (libc::EINVAL, before));
+}
+
+fn a_failed_allocation_has_an_error_number() {
+    let pair = Pair::unconnected(QpOptions::default());
+    drop(Window::new_or_skip(pair.left.pd()));
+    control("fail alloc_mw 1 ENOMEM 1");
+    assert_eq!(Window::try_new(pair.left.pd(), IBV_MW_TYPE_1).err(), Some(libc::ENOMEM));
+    control("fail clear");
+}
+
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
     test!(a_bound_window_opens_its_bytes),
@@ -166,4 +208,8 @@ pub const TESTS: &[Test] = &[
     test!(a_refused_bind_leaves_the_key).fails_on_c("nothing is checked before the request is written"),
     test!(a_bind_without_a_region_is_invalid).fails_on_c("the region is followed unseen"),
     test!(a_full_queue_leaves_the_key),
+    test!(a_flushed_bind_that_was_not_allowed_is_a_bind_error)
+        .fails_on_c("it is reported as a local protection error"),
+    test!(a_bind_sees_changed_rights).may_fail_on_c("no rereg_mr for this device"),
+    test!(a_failed_allocation_has_an_error_number).alone(),
 ];
