@@ -12,12 +12,11 @@ use irdma_hw::limits::{CompletionQueueSize, DeviceLimits, Features};
 use irdma_hw::queue::{self, Completion, CompletionQueueParts};
 use irdma_hw::ring::{CompletionRing, Doorbell, ShadowArea};
 use rdma_core_sys::bindings::{
-    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, IBV_CREATE_CQ_ATTR_SINGLE_THREADED, ibv_cmd_destroy_cq, ibv_comp_channel,
-    ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, verbs_context_ops, verbs_cq,
+    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+    ibv_cmd_destroy_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
+    verbs_context_ops, verbs_cq,
 };
-use rdma_core_sys::driver_data::{
-    COMPLETION_QUEUE, CreateCqRequest, RegisterMemoryRequest, ResizeCqRequest,
-};
+use rdma_core_sys::driver_data::{COMPLETION_QUEUE, CreateCqRequest, RegisterMemoryRequest, ResizeCqRequest};
 
 use crate::boundary;
 use crate::capabilities::Capabilities;
@@ -139,7 +138,11 @@ impl Request<'_> {
 ///
 /// # Safety
 /// `context` is open.
-unsafe fn size_for(context: *mut ibv_context, limits: &DeviceLimits, entries: u32) -> Result<CompletionQueueSize> {
+unsafe fn size_for(
+    context: *mut ibv_context,
+    limits: &DeviceLimits,
+    entries: u32,
+) -> Result<CompletionQueueSize> {
     if entries == 0 {
         // SAFETY: as the caller promises.
         unsafe { log::line(context, Level::Error, format_args!("CQ: cqe 0 is below the least, 1")) };
@@ -154,7 +157,8 @@ unsafe fn size_for(context: *mut ibv_context, limits: &DeviceLimits, entries: u3
 /// Memory of a ring, with room for a shadow area behind it if it is to follow.
 fn ring_memory(context: &Context, size: CompletionQueueSize, shadow_bytes: usize) -> Result<QueueMemory> {
     let cq_pages = u16::try_from(size.pages()).map_err(|_| Errno::INVALID)?;
-    let kind = RegisterMemoryRequest { reg_type: COMPLETION_QUEUE, cq_pages, ..RegisterMemoryRequest::default() };
+    let kind =
+        RegisterMemoryRequest { reg_type: COMPLETION_QUEUE, cq_pages, ..RegisterMemoryRequest::default() };
     QueueMemory::allocate(context.queue_memory_pd(), size.bytes() + shadow_bytes, kind)
 }
 
@@ -211,7 +215,11 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
         let (answer, most) = (response.cq_size, size.slots);
         // SAFETY: as the caller promises.
         unsafe {
-            log::line(context, Level::Error, format_args!("CQ: the kernel answers {answer} slots for a ring of {most}"));
+            log::line(
+                context,
+                Level::Error,
+                format_args!("CQ: the kernel answers {answer} slots for a ring of {most}"),
+            );
         }
         return Err(Errno::INVALID);
     }

@@ -70,37 +70,57 @@ unsafe fn place<G: Generation>(
         remote_key: 0,
         remote: 0,
     };
-    // SAFETY: the members of the unions are those of the opcode.
+    // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
     unsafe {
-        let immediate = || u32::from_be(work.__bindgen_anon_1.imm_data);
         match work.opcode {
-            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM | IBV_WR_SEND_WITH_INV => {
+            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM => {
                 request.opcode = if solicited { Opcode::SendSolicited } else { Opcode::Send };
-                if work.opcode == IBV_WR_SEND_WITH_INV {
-                    request.opcode =
-                        if solicited { Opcode::SendSolicitedInvalidate } else { Opcode::SendInvalidate };
-                    request.remote_key = work.__bindgen_anon_1.invalidate_rkey;
-                }
                 if qp.queues.service() == Service::Datagram {
                     set_destination(&mut request, &work.wr.ud)?;
                 }
-                let immediate = (work.opcode == IBV_WR_SEND_WITH_IMM).then(immediate);
-                move_data(batch, &request, work, immediate)
             }
-            IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM => {
-                request.opcode = if solicited { Opcode::RdmaWriteSolicited } else { Opcode::RdmaWrite };
+            IBV_WR_SEND_WITH_INV => {
+                request.opcode =
+                    if solicited { Opcode::SendSolicitedInvalidate } else { Opcode::SendInvalidate };
+                request.remote_key = work.__bindgen_anon_1.invalidate_rkey;
+            }
+            IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_RDMA_READ => {
+                request.opcode = match work.opcode {
+                    IBV_WR_RDMA_READ => Opcode::RdmaRead,
+                    _ if solicited => Opcode::RdmaWriteSolicited,
+                    _ => Opcode::RdmaWrite,
+                };
                 request.remote = work.wr.rdma.remote_addr;
                 request.remote_key = work.wr.rdma.rkey;
-                let immediate = (work.opcode == IBV_WR_RDMA_WRITE_WITH_IMM).then(immediate);
-                move_data(batch, &request, work, immediate)
             }
-            IBV_WR_RDMA_READ => {
-                request.opcode = Opcode::RdmaRead;
-                request.remote = work.wr.rdma.remote_addr;
-                request.remote_key = work.wr.rdma.rkey;
-                // What is read cannot be in the WQE: the inline flag has no meaning.
-                batch.fragments(&request, list_of(work.sg_list, work.num_sge)?, None)
-            }
+            _ => return place_without_data(qp, batch, request, work),
+        }
+        let list = list_of(work.sg_list, work.num_sge)?;
+        let immediate = matches!(work.opcode, IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM)
+            .then(|| u32::from_be(work.__bindgen_anon_1.imm_data));
+        // What is read cannot be in the WQE: there the flag has no meaning.
+        if has(work, IBV_SEND_INLINE) && request.opcode != Opcode::RdmaRead {
+            batch.inline(&request, list, immediate)
+        } else {
+            batch.fragments(&request, list, immediate)
+        }
+    }
+}
+
+/// Places a work request that is not about moving messages.
+///
+/// # Safety
+/// What the request points to is valid for its opcode.
+#[inline(never)]
+unsafe fn place_without_data<G: Generation>(
+    qp: &QueuePair,
+    batch: &mut SendBatch<'_, G>,
+    mut request: SendRequest,
+    work: &ibv_send_wr,
+) -> Result<(), Refusal> {
+    // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
+    unsafe {
+        match work.opcode {
             IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD => {
                 request.remote = work.wr.atomic.remote_addr;
                 request.remote_key = work.wr.atomic.rkey;
@@ -136,30 +156,7 @@ unsafe fn set_destination(
     Ok(())
 }
 
-/// Places a send or a write.
-///
-/// # Safety
-/// The list is valid, and if the data is inline, all its bytes are readable.
-#[inline(always)]
-unsafe fn move_data<G: Generation>(
-    batch: &mut SendBatch<'_, G>,
-    request: &SendRequest,
-    work: &ibv_send_wr,
-    immediate: Option<u32>,
-) -> Result<(), Refusal> {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let list = list_of(work.sg_list, work.num_sge)?;
-        if has(work, IBV_SEND_INLINE) {
-            batch.inline(request, list, immediate)
-        } else {
-            batch.fragments(request, list, immediate)
-        }
-    }
-}
-
 /// Places an atomic.
-#[inline(never)]
 fn place_atomic<G: Generation>(
     batch: &mut SendBatch<'_, G>,
     mut request: SendRequest,
@@ -182,7 +179,6 @@ fn place_atomic<G: Generation>(
 ///
 /// # Safety
 /// Window and region are alive, unless they are NULL.
-#[inline(never)]
 unsafe fn place_bind<G: Generation>(
     qp: &QueuePair,
     batch: &mut SendBatch<'_, G>,

@@ -6,9 +6,12 @@ use core::sync::atomic::AtomicBool;
 
 use irdma_hw::format::{ReceiveOpcodes, SEND_DOORBELL};
 use irdma_hw::limits::{
-    DeviceLimits, Features, HardwareGeneration, LimitExceeded, QueuePairCapabilities, QueuePairMemory, WorkQueueSize,
+    DeviceLimits, Features, HardwareGeneration, LimitExceeded, QueuePairCapabilities, QueuePairMemory,
+    WorkQueueSize,
 };
-use irdma_hw::queue::{self, OutOfMemory, ReceiveQueue, ReceiveQueueParts, SendQueue, SendQueueParts, Service};
+use irdma_hw::queue::{
+    self, OutOfMemory, ReceiveQueue, ReceiveQueueParts, SendQueue, SendQueueParts, Service,
+};
 use irdma_hw::ring::{Doorbell, QuantumRing};
 use rdma_core_sys::bindings::*;
 use rdma_core_sys::driver_data::{CreateQpRequest, CreateQpResponse, QUEUE_PAIR, RegisterMemoryRequest};
@@ -112,12 +115,17 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
         (*qp).qp_num = response.qp_id;
         (response, KernelQueuePair(NonNull::new(qp)))
     };
-    let answered = (plan.send.answered(response.actual_sq_size), plan.receive.answered(response.actual_rq_size));
+    let answered =
+        (plan.send.answered(response.actual_sq_size), plan.receive.answered(response.actual_rq_size));
     let (Some(send), Some(receive)) = answered else {
         let (sq, rq) = (response.actual_sq_size, response.actual_rq_size);
         // SAFETY: as the caller promises.
         unsafe {
-            log::line(context, Level::Error, format_args!("QP: the kernel answers impossible sizes, SQ {sq}, RQ {rq}"));
+            log::line(
+                context,
+                Level::Error,
+                format_args!("QP: the kernel answers impossible sizes, SQ {sq}, RQ {rq}"),
+            );
         }
         return Err(Errno::INVALID);
     };
@@ -243,13 +251,8 @@ fn postable(limits: &DeviceLimits, service: Service, capabilities: QueuePairCapa
     if service == Service::Datagram {
         return opcodes;
     }
-    opcodes |= bits(&[
-        IBV_WR_RDMA_WRITE,
-        IBV_WR_RDMA_READ,
-        IBV_WR_SEND_WITH_INV,
-        IBV_WR_LOCAL_INV,
-        IBV_WR_BIND_MW,
-    ]);
+    opcodes |=
+        bits(&[IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV, IBV_WR_BIND_MW]);
     if capabilities.contains(QueuePairCapabilities::WRITE_WITH_IMMEDIATE) {
         opcodes |= bits(&[IBV_WR_RDMA_WRITE_WITH_IMM]);
     }

@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 
 use irdma_hw::queue::Side;
 use rdma_core_sys::bindings::{
-    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_QP_CUR_STATE, IBV_QP_STATE, IBV_QPS_ERR,
-    IBV_QPS_RESET, ibv_async_event, ibv_context, ibv_qp, ibv_qp_attr, verbs_context_ops,
+    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_QP_CUR_STATE, IBV_QP_STATE,
+    IBV_QPS_ERR, IBV_QPS_RESET, ibv_async_event, ibv_context, ibv_qp, ibv_qp_attr, verbs_context_ops,
 };
 use rdma_core_sys::driver_data::ModifyQpRequest;
 

@@ -51,12 +51,28 @@ impl<G: Generation> SendBatch<'_, G> {
         list: &[Sge],
         immediate: Option<u32>,
     ) -> Result<(), Refusal> {
-        let most = match (request.opcode, immediate) {
-            (Opcode::RdmaRead, _) => self.queue.max_read_fragments,
-            (_, Some(_)) => self.queue.max_fragments_with_immediate,
-            (_, None) => self.queue.max_fragments,
-        };
-        if list.len() > usize::from(most) {
+        // By far the most common one; the others are not worth its registers.
+        let ([sge], None) = (list, immediate) else { return self.many_fragments(request, list, immediate) };
+        let most = self.most_fragments(request.opcode, false);
+        if most == 0 || sge.length > G::MAX_FRAGMENT_BYTES {
+            return Err(Refusal::Invalid);
+        }
+        self.place(request, sge.length, 1, |header, ring, position, valid| {
+            Fragments::<G>::new(ring, position, valid).write_first(sge);
+            ring.at(position)[2].store(request.remote);
+            header
+        })
+    }
+
+    /// Any number of fragments, with or without an immediate.
+    #[inline(never)]
+    fn many_fragments(
+        &mut self,
+        request: &SendRequest,
+        list: &[Sge],
+        immediate: Option<u32>,
+    ) -> Result<(), Refusal> {
+        if list.len() > usize::from(self.most_fragments(request.opcode, immediate.is_some())) {
             return Err(Refusal::Invalid);
         }
         let length = total_length::<G>(list).ok_or(Refusal::Invalid)?;
@@ -73,6 +89,16 @@ impl<G: Generation> SendBatch<'_, G> {
         })
     }
 
+    /// Fragments that a WQE of this operation may have.
+    #[inline(always)]
+    fn most_fragments(&self, opcode: Opcode, immediate: bool) -> u8 {
+        match (opcode, immediate) {
+            (Opcode::RdmaRead, _) => self.queue.max_read_fragments,
+            (_, true) => self.queue.max_fragments_with_immediate,
+            (_, false) => self.queue.max_fragments,
+        }
+    }
+
     /// Places a send or write whose data is copied into the WQE.
     ///
     /// # Errors
@@ -80,7 +106,7 @@ impl<G: Generation> SendBatch<'_, G> {
     ///
     /// # Safety
     /// All bytes of the list are readable.
-    #[inline(always)]
+    #[inline(never)]
     pub unsafe fn inline(
         &mut self,
         request: &SendRequest,
@@ -116,7 +142,7 @@ impl<G: Generation> SendBatch<'_, G> {
     ///
     /// # Errors
     /// [`Refusal`]; nothing is changed.
-    #[inline(always)]
+    #[inline(never)]
     pub fn atomic(&mut self, request: &SendRequest, list: &[Sge], atomic: Atomic) -> Result<(), Refusal> {
         let [local] = list else { return Err(Refusal::Invalid) };
         if local.length != 8 || !request.remote.is_multiple_of(8) || self.queue.max_fragments == 0 {
@@ -140,7 +166,7 @@ impl<G: Generation> SendBatch<'_, G> {
     ///
     /// # Errors
     /// [`Refusal`]; nothing is changed.
-    #[inline(always)]
+    #[inline(never)]
     pub fn bind(&mut self, request: &SendRequest, bind: &Bind) -> Result<(), Refusal> {
         let (window, region) = if G::BIND_KEYS_EXCHANGED {
             (bind.region_key, bind.window_key)
@@ -166,7 +192,7 @@ impl<G: Generation> SendBatch<'_, G> {
     ///
     /// # Errors
     /// [`Refusal`]; nothing is changed.
-    #[inline(always)]
+    #[inline(never)]
     pub fn invalidate(&mut self, request: &SendRequest, key: u32) -> Result<(), Refusal> {
         let key = if G::FRAGMENTS_CARRY_VALID {
             Fragment::default().with_key(key)

@@ -110,18 +110,25 @@ impl<'ring, G: Generation> Fragments<'ring, G> {
         Self { ring, position, valid, generation: PhantomData }
     }
 
+    /// Writes the first slot.
+    #[inline(always)]
+    pub(super) fn write_first(&self, sge: &Sge) {
+        let quantum = self.ring.at(self.position);
+        quantum[0].store(sge.address);
+        quantum[1].store(self.descriptor(sge));
+    }
+
     /// Writes the list from the first slot on. Returns the value of the count of
     /// further fragments.
     #[inline(always)]
     pub(super) fn write(&self, list: &[Sge]) -> u8 {
-        let quantum = self.ring.at(self.position);
         let Some((first, rest)) = list.split_first() else {
+            let quantum = self.ring.at(self.position);
             quantum[0].store(0);
             quantum[1].store(self.valid);
             return 0;
         };
-        quantum[0].store(first.address);
-        quantum[1].store(self.descriptor(first));
+        self.write_first(first);
         self.write_further(rest)
     }
 
