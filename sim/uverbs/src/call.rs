@@ -5,7 +5,7 @@ use irdma_engine::spec::{CqId, DeviceConfig, FunctionId, Gid, QpId, SrqId};
 use std::collections::HashMap;
 
 use crate::answer::Answer;
-use crate::errno::{EINVAL, EIO, ENODATA, Result};
+use crate::errno::{EINVAL, ENODATA, Result};
 use crate::events::Serial;
 use crate::faults::Faults;
 use crate::file::{OpenFile, Token};
@@ -113,9 +113,6 @@ impl Call<'_> {
     /// Serves the request.
     pub fn run(&mut self) -> Result<Answer> {
         let method = self.request.method();
-        if self.hardware.removed {
-            return Err(EIO);
-        }
         self.hardware.faults.check(method.name)?;
         let mut answer = (method.handler)(self)?;
         answer.mark_driver(self.request);

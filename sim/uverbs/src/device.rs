@@ -112,6 +112,10 @@ impl Device {
 
     fn serve(&mut self, token: Token, program: Rc<dyn Program>, address: u64) -> Result<Option<Granted>> {
         let file = self.files.get_mut(&token).ok_or(ESTALE)?;
+        if self.hardware.removed {
+            // Before any attribute is looked at: what handles meant is forgotten.
+            return Err(EIO);
+        }
         let request = Request::decode(file, program, address)?;
         let mut call = Call { request: &request, file, hardware: &mut self.hardware };
         let answer = call.run()?;

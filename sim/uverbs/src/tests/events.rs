@@ -55,11 +55,13 @@ fn channels_of_the_wrong_kind_are_no_channels() {
 fn removal_is_told_and_ends_everything() {
     let mut fixture = Fixture::with_context(Profile::default());
     let (_, mut events) = fixture.create_channel(true);
-    fixture.alloc_pd();
+    let pd = fixture.alloc_pd();
     fixture.device.control("remove").unwrap();
     let record: [u8; 16] = read_record(&mut events);
     assert_eq!(record[8..12], event::DEVICE_FATAL.to_le_bytes());
     assert_eq!(fixture.try_alloc_pd().err(), Some(crate::errno::EIO));
+    let destroy = fixture.call(object::PD, 0, &[Attribute::Handle(0, pd.into())]);
+    assert_eq!(destroy.err(), Some(crate::errno::EIO));
     assert_eq!(fixture.device.doorbell(super::fake::TOKEN, 4096, 2, 4), Ok(()));
     assert_eq!(fixture.device.open(7).err(), Some(crate::errno::ENODEV));
     assert!(fixture.status().contains("pd 0"));
