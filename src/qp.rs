@@ -6,6 +6,7 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use irdma_hw::queue::{self, Member, SharedReceiveQueue, Side};
 use rdma_core_sys::bindings::{ibv_cmd_destroy_qp, ibv_qp, verbs_context_ops};
@@ -39,7 +40,7 @@ pub struct QueuePair {
     /// It has not left the state that it was created in.
     pub(crate) is_fresh: AtomicBool,
     /// Its place in the context's table.
-    pub(crate) slot: Option<Slot>,
+    pub(crate) slot: OnceLock<Slot>,
     /// Where its completions go. They outlive it: the kernel destroys no queue that
     /// one uses.
     pub(crate) send_cq: NonNull<CompletionQueue>,
@@ -138,13 +139,15 @@ unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
         boundary::status(context, "destroy_qp", || {
             Errno::check(ibv_cmd_destroy_qp(qp))?;
             let owner = Context::of(context);
-            let mut qp = owner.objects().take_back(NonNull::from(QueuePair::of(qp)));
-            qp.kernel.0 = None;
-            if let Some(slot) = qp.slot.take() {
-                // CQEs of it that are still to come find nothing in the table and are
-                // passed over, wherever they are: in either queue, or in a ring of before
-                // a resize.
-                with_both_cqs(qp.send_cq, qp.recv_cq, || owner.queue_pairs().withdraw(&slot));
+            let pair = QueuePair::of(qp);
+            if let Some(slot) = pair.slot.get() {
+                // CQEs of it that are still to come find nothing in the table and are passed
+                // over, wherever they are: in either queue, or in a ring of before a resize.
+                with_both_cqs(pair.send_cq, pair.recv_cq, || owner.queue_pairs().withdraw(slot));
+            }
+            let mut pair = owner.objects().take_back(NonNull::from(pair));
+            pair.kernel.0 = None;
+            if let Some(slot) = pair.slot.take() {
                 owner.queue_pairs().give_back(slot);
             }
             Ok(())

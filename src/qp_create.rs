@@ -3,6 +3,7 @@
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicBool;
+use std::sync::OnceLock;
 
 use irdma_hw::format::{ReceiveOpcodes, SEND_DOORBELL};
 use irdma_hw::limits::{
@@ -164,7 +165,7 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
         (&raw mut (*at).postable).write(postable(limits, plan.service, capabilities));
         (&raw mut (*at).signals_all).write(attributes.sq_sig_all != 0);
         (&raw mut (*at).is_fresh).write(AtomicBool::new(true));
-        (&raw mut (*at).slot).write(None);
+        (&raw mut (*at).slot).write(OnceLock::new());
         (&raw mut (*at).send_cq).write(send_cq);
         (&raw mut (*at).recv_cq).write(recv_cq);
         (&raw mut (*at).kernel).write(kernel);
@@ -173,9 +174,9 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
     };
     let qp = owner.objects().adopt(qp)?;
     if let Some(slot) = reserved.slot.take() {
-        with_both_cqs(send_cq, recv_cq, || table.publish(&slot, qp, send_cq, recv_cq));
-        // SAFETY: not handed out yet, and pollers do not look at this field.
-        unsafe { (&raw mut (*qp.as_ptr()).slot).write(Some(slot)) };
+        // SAFETY: adopted, and not handed out yet.
+        let slot = unsafe { qp.as_ref() }.slot.get_or_init(|| slot);
+        with_both_cqs(send_cq, recv_cq, || table.publish(slot, qp, send_cq, recv_cq));
     }
 
     attributes.cap = ibv_qp_cap {
