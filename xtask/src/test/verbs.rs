@@ -13,14 +13,17 @@ use crate::workspace::cargo;
 const PROVIDER_VARIABLE: &str = "IRDMA_TEST_PROVIDER";
 
 /// Runs the package's test binary under the software device: memory windows on a kernel that has
-/// them for the E810 family, the rest on the newest one.
+/// them for the E810 family, the removal of a card on a device of its own, the rest on a third.
 pub fn check(session: &mut Session) {
     for provider in [Provider::Ours, Provider::C] {
         session.check_on_device("verbs", &provider.to_string(), |simulator, folder| {
-            run(simulator, provider, folder, &[], &["--skip", "windows::"])
+            run(simulator, provider, folder, &[], &["--skip", "windows::", "--skip", "removal::"])
         });
         session.check_on_device("verbs", &format!("windows of {provider}"), |simulator, folder| {
             run(simulator, provider, folder, &["--kernel", "6.1"], &["windows::"])
+        });
+        session.check_on_device("verbs", &format!("removal under {provider}"), |simulator, folder| {
+            run(simulator, provider, folder, &[], &["removal::"])
         });
     }
 }
