@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::plugin;
+use crate::packages;
+use crate::plugin::{self, Plugin};
 use crate::process::{self, Finished, Running};
 use crate::sim::{Device, Provider, Simulator};
 use crate::workspace::target;
-use crate::{inspect, packages};
 
 /// Longest time one program may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -50,11 +50,11 @@ pub fn run(options: Options) -> Result<ExitCode> {
     process::adopt_orphans()?;
     let logs = target().join("demo-logs");
 
-    println!("Building ...");
+    println!("Building the provider and the software device ...");
     let result = match card() {
         Some(card) => {
             let plugin = plugin::build(None)?;
-            inspect::symbols(&plugin.library, plugin.layout)?;
+            tell(options.provider, &plugin);
             println!("Device:   {card}, a card of this machine");
             show(&Place::Card { name: card, driver: plugin.driver() }, &options, &logs)
         }
@@ -63,6 +63,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             let generation = options.r#gen.to_string();
             let name = format!("demo-{}", std::process::id());
             let device = simulator.start(&name, &["--gen", &generation], &logs.join("device"))?;
+            tell(options.provider, simulator.plugin());
             println!(
                 "Device:   the software device, generation {generation} (this machine has no irdma card)"
             );
@@ -76,6 +77,17 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     println!("\nAll of it worked, in {:.0} s. Next: cargo xtask test", started.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says whose provider is shown.
+fn tell(provider: Provider, plugin: &Plugin) {
+    match provider {
+        Provider::Ours => {
+            let releases = format!("rdma-core {} to {}", plugin.layout.first, plugin.layout.last);
+            println!("Provider: {} (for {releases})", plugin.library.display());
+        }
+        Provider::C => println!("Provider: the distribution's, in C, for comparison"),
+    }
 }
 
 /// The first device of this machine that the kernel's irdma driver serves.
@@ -158,15 +170,14 @@ fn pair(place: &Place, provider: Provider, command: &str, logs: &Path) -> Result
     require(&server)
 }
 
-/// Without ornament, repetition of the parameters and empty lines.
+/// Who talks to whom, and the results: without ornament and repetition of the parameters.
 fn essence(output: &str) -> String {
     let is_essential = |line: &&str| {
-        let line = line.trim();
-        let is_rule = line.starts_with("---") || line.starts_with("***");
-        // perftest prints its parameters as `Name : value`.
-        !line.is_empty() && !is_rule && !line.contains(" : ")
+        let line = line.trim_start();
+        line.starts_with(|letter: char| letter.is_ascii_digit())
+            || ["local address", "remote address", "#bytes"].iter().any(|start| line.starts_with(start))
     };
-    output.lines().filter(is_essential).map(|line| format!("{line}\n")).collect()
+    output.lines().filter(is_essential).map(|line| format!("{}\n", line.trim())).collect()
 }
 
 fn print_indented(label: &str, text: &str) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
 
-use crate::plugin;
+use crate::plugin::{self, Plugin};
 use crate::process::{Running, wait_until};
 use crate::workspace::{cargo, run, target};
 
@@ -72,7 +72,7 @@ impl Options {
 /// The launcher and the plugin it puts under programs.
 pub struct Simulator {
     launcher: PathBuf,
-    plugin: PathBuf,
+    plugin: Plugin,
 }
 
 impl Simulator {
@@ -94,7 +94,12 @@ impl Simulator {
             (plugin::build(None), device.join())
         });
         device.map_err(|_| anyhow!("the build of the software device panicked"))??;
-        Ok(Simulator { launcher: target().join("sim/irdma-sim"), plugin: plugin?.library })
+        Ok(Simulator { launcher: target().join("sim/irdma-sim"), plugin: plugin? })
+    }
+
+    /// The plugin.
+    pub fn plugin(&self) -> &Plugin {
+        &self.plugin
     }
 
     /// The launcher.
@@ -105,13 +110,17 @@ impl Simulator {
     /// The launcher's command that runs one program on a device of its own, up to the program.
     pub fn run(&self, provider: Provider) -> Command {
         let mut command = self.launcher();
-        command.args(["run", "--provider"]).arg(provider.to_string()).arg("--plugin").arg(&self.plugin);
+        command
+            .args(["run", "--provider"])
+            .arg(provider.to_string())
+            .arg("--plugin")
+            .arg(&self.plugin.library);
         command
     }
 
     /// Whether a loaded plugin is that provider's.
     pub fn is_from(&self, provider: Provider, loaded: &Path) -> bool {
-        (loaded == self.plugin) == (provider == Provider::Ours)
+        (loaded == self.plugin.library) == (provider == Provider::Ours)
     }
 
     /// Starts a device that several programs meet on.
