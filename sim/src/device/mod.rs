@@ -21,6 +21,6 @@ pub fn run_device(options: DeviceOptions, ends: DeviceEnds) -> anyhow::Result<()
     profile.check().map_err(anyhow::Error::msg)?;
     let waits = options.mode == irdma_sim_protocol::Mode::Trap;
     let device = Device::new(profile, waits)?;
-    priority::take_short_turns();
+    priority::come_first(options.mode);
     server::Server::new(device, options.mode, ends)?.run()
 }
