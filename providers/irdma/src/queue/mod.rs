@@ -12,6 +12,7 @@
 
 mod completion;
 mod completion_queue;
+mod held_batch;
 mod inline_data;
 mod poll;
 mod queue_pair;
@@ -24,6 +25,7 @@ mod work;
 
 pub use completion::{Completion, CompletionFlags, Directory, Member, Side};
 pub use completion_queue::{CompletionQueue, CompletionQueueParts};
+pub use held_batch::{Held, HeldBatch};
 pub use queue_pair::{QueuePair, Service};
 pub use receive::{ReceiveBatch, ReceiveQueue, ReceiveQueueParts};
 pub use send::{SendQueue, SendQueueParts};

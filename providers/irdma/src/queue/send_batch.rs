@@ -21,25 +21,43 @@ impl SendQueue {
     #[inline(always)]
     pub fn batch<G: Generation>(&self) -> SendBatch<'_, G> {
         let head = self.head.load(Ordering::Relaxed);
-        SendBatch { queue: self, start: head, head, generation: PhantomData }
+        SendBatch { queue: self, start: head, head, last: head, first: 0, generation: PhantomData }
     }
 }
 
 /// Work requests on their way into a send queue.
 ///
 /// What is placed here is the device's at once; [`finish`](Self::finish) tells
-/// the device to look.
+/// the device to look. One that is `HELD` is nobody's before it is finished: see
+/// [`HeldBatch`](super::HeldBatch).
 #[must_use = "the device is told by `finish`"]
 #[derive(Debug)]
-pub struct SendBatch<'queue, G> {
-    queue: &'queue SendQueue,
+pub struct SendBatch<'queue, G, const HELD: bool = false> {
+    pub(super) queue: &'queue SendQueue,
     /// Head when the batch was started.
-    start: u32,
-    head: u32,
-    generation: PhantomData<G>,
+    pub(super) start: u32,
+    pub(super) head: u32,
+    /// Position of the work request placed last. Of a held batch only.
+    pub(super) last: u32,
+    /// Header of the WQE at `start`, kept out of the ring. Of a held batch only.
+    pub(super) first: u64,
+    pub(super) generation: PhantomData<G>,
 }
 
 impl<G: Generation> SendBatch<'_, G> {
+    /// Rings the doorbell if anything was placed. Returns whether it was.
+    #[inline(always)]
+    pub fn finish(self) -> bool {
+        let placed = self.head != self.start;
+        if placed {
+            barrier::before_doorbell();
+            self.queue.doorbell.ring(self.queue.number);
+        }
+        placed
+    }
+}
+
+impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
     /// Places a send, write or read whose data lies in the program's regions.
     ///
     /// # Errors
@@ -209,17 +227,6 @@ impl<G: Generation> SendBatch<'_, G> {
         })
     }
 
-    /// Rings the doorbell if anything was placed. Returns whether it was.
-    #[inline(always)]
-    pub fn finish(self) -> bool {
-        let placed = self.head != self.start;
-        if placed {
-            barrier::before_doorbell();
-            self.queue.doorbell.ring(self.queue.number);
-        }
-        placed
-    }
-
     /// Finds room for a WQE, lets `write` fill all of it but its header, and makes
     /// it valid.
     ///
@@ -252,8 +259,18 @@ impl<G: Generation> SendBatch<'_, G> {
         let header = write(header, &queue.ring, position, valid);
         self.remember(position, quanta, length, completion, request);
         barrier::wqe_before_valid();
-        queue.ring.at(position)[VALID_WORD].store(header.bits() | valid);
+        self.make_valid(position, header.bits() | valid);
         Ok(())
+    }
+
+    /// Writes a WQE's header; that of a held batch's first one is kept instead.
+    #[inline(always)]
+    fn make_valid(&mut self, position: u32, header: u64) {
+        if HELD && position == self.start {
+            self.first = header;
+        } else {
+            self.queue.ring.at(position)[VALID_WORD].store(header);
+        }
     }
 
     /// Notes a WQE for the poller and moves the head past it.
@@ -272,6 +289,16 @@ impl<G: Generation> SendBatch<'_, G> {
         let tracked = Tracked::new(position, quanta, length, completion, request.signaled);
         self.queue.tracking.at(position).set(request.wr_id, tracked);
         self.head = position.wrapping_add(quanta);
+        if HELD {
+            self.last = position;
+        } else {
+            self.publish_head();
+        }
+    }
+
+    /// Lets the poller see what lies below the head.
+    #[inline(always)]
+    pub(super) fn publish_head(&self) {
         // Release: see `SendQueue::outstanding`.
         self.queue.head.store(self.head, Ordering::Release);
     }
@@ -323,7 +350,7 @@ impl<G: Generation> SendBatch<'_, G> {
             quantum[1].store(0);
             quantum[2].store(0);
             barrier::wqe_before_valid();
-            quantum[VALID_WORD].store(header.bits() | queue.ring.valid(self.head));
+            self.make_valid(self.head, header.bits() | queue.ring.valid(self.head));
             self.head = self.head.wrapping_add(1);
         }
     }

@@ -180,6 +180,11 @@ impl Tracking {
         self.detail.store(tracked.0, Ordering::Relaxed);
     }
 
+    /// Remembers nothing: no WQE starts here.
+    pub(super) fn clear(&self) {
+        self.set(0, Tracked(0));
+    }
+
     /// The program's id of the WQE.
     #[inline(always)]
     pub(super) fn wr_id(&self) -> u64 {

@@ -3,6 +3,7 @@
 mod flushing;
 mod golden_receive;
 mod golden_send;
+mod held;
 mod hostile;
 mod polling;
 mod resizing;
