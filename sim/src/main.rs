@@ -15,6 +15,7 @@ mod plugin;
 mod program;
 mod run;
 mod runtime;
+mod signals;
 mod watch;
 
 use std::process::ExitCode;

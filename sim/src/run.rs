@@ -20,6 +20,7 @@ use crate::options::DeviceOptions;
 use crate::plugin::{self, Driver, Provider};
 use crate::program;
 use crate::runtime::{Folder, Name};
+use crate::signals::Signals;
 use crate::watch;
 
 /// Environment variable that tells a program the name of its device, for `irdma-sim ctl`.
@@ -103,7 +104,7 @@ fn run(checked: &Checked<'_>, name: &Name, device: &Folder, own: &Folder) -> Res
     let line = [b"driver ", checked.driver.name.as_os_str().as_bytes(), b"\n"].concat();
     fs::write(drivers.join("irdma.driver"), line)?;
     let client = Client::connect(name)?;
-    let keyboard = ignore_keyboard();
+    let signals = Signals::hold();
     let mut isolation = checked.program.isolation;
     loop {
         let (mut told, mut tell) = io::pipe()?;
@@ -111,10 +112,7 @@ fn run(checked: &Checked<'_>, name: &Name, device: &Folder, own: &Folder) -> Res
         match unsafe { libc::fork() } {
             -1 => return Err(io::Error::last_os_error()).context("cannot fork"),
             0 => {
-                for (signal, action) in keyboard {
-                    // SAFETY: what was set before; this program has no handlers.
-                    unsafe { libc::signal(signal, action) };
-                }
+                signals.give_back();
                 let error = become_program(checked, isolation, name, device, own, &drivers);
                 if isolation == Isolation::Auto && error.is::<NotIsolated>() {
                     // If this cannot be written either, the parent takes us for the program.
@@ -130,6 +128,7 @@ fn run(checked: &Checked<'_>, name: &Name, device: &Folder, own: &Folder) -> Res
                 drop(tell);
                 // End of file once the program runs.
                 if told.read(&mut [0])? == 0 {
+                    signals.pass_to(child);
                     return watch::wait(child, &client);
                 }
                 // A process half in a namespace is no place for a program: try with a new one.
@@ -219,11 +218,4 @@ fn preload_library() -> Result<PathBuf> {
         bail!("{}: the loader cannot preload from a path with spaces or colons", path.display());
     }
     Ok(path)
-}
-
-/// Ctrl-C and Ctrl-\ go to the program too, which decides; the launcher waits for it.
-/// What was set before, for the program.
-fn ignore_keyboard() -> [(libc::c_int, libc::sighandler_t); 2] {
-    // SAFETY: ignoring is not a function.
-    [libc::SIGINT, libc::SIGQUIT].map(|signal| (signal, unsafe { libc::signal(signal, libc::SIG_IGN) }))
 }

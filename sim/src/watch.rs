@@ -6,19 +6,16 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use irdma_sim_protocol::{DEFAULT_TIMEOUT_MILLISECONDS, TIMEOUT_VARIABLE};
 
 use crate::client::Client;
+use crate::signals;
 
 /// How long a program may take to end when it is asked to.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-
-/// The running program, for the handler that passes signals on.
-static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
 /// What is known of the device process, and what happens at an instant if nothing else does.
 enum Device {
@@ -35,11 +32,6 @@ enum Device {
 /// # Errors
 /// The device went away and the program did not end.
 pub fn wait(program: libc::pid_t, client: &Client) -> Result<ExitCode> {
-    PROGRAM.store(program, Ordering::Relaxed);
-    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
-        // SAFETY: the handler is async-signal-safe.
-        unsafe { libc::signal(signal, pass_on as *const () as libc::sighandler_t) };
-    }
     let end = process_descriptor(program)?;
     let patience = patience();
     let mut device = Device::Alive(Instant::now() + patience / 2);
@@ -84,7 +76,7 @@ pub fn reap(program: libc::pid_t) -> Result<ExitCode> {
             return Err(error).context("lost the program");
         }
     }
-    PROGRAM.store(0, Ordering::Relaxed);
+    signals::forget_program();
     let code =
         if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
     Ok(ExitCode::from(code as u8))
@@ -163,14 +155,6 @@ fn family(first: libc::pid_t) -> Vec<libc::pid_t> {
         next += 1;
     }
     family
-}
-
-extern "C" fn pass_on(signal: libc::c_int) {
-    let program = PROGRAM.load(Ordering::Relaxed);
-    if program > 0 {
-        // SAFETY: no pointers.
-        unsafe { libc::kill(program, signal) };
-    }
 }
 
 #[cfg(test)]
