@@ -20,7 +20,7 @@ pub fn check(session: &mut Session) {
             run(simulator, provider, folder, &[], &["--skip", "windows::", "--skip", "removal::"])
         });
         session.check_on_device("verbs", &format!("windows of {provider}"), |simulator, folder| {
-            run(simulator, provider, folder, &["--kernel", "6.1"], &["windows::"])
+            run(simulator, provider, folder, &["--kernel", "6.12"], &["windows::"])
         });
         session.check_on_device("verbs", &format!("removal under {provider}"), |simulator, folder| {
             run(simulator, provider, folder, &[], &["removal::"])
