@@ -260,6 +260,55 @@ pub unsafe fn resize_cq(cq: *mut ibv_cq, entries: c_int, request: ResizeCqReques
     })
 }
 
+/// Creates a shared receive queue. The library writes what was created into `attributes`.
+///
+/// # Safety
+/// `pd` is alive, `srq` writable; the request's addresses are registered.
+pub unsafe fn create_srq(
+    pd: *mut ibv_pd,
+    srq: *mut ibv_srq,
+    attributes: &mut ibv_srq_init_attr,
+    request: CreateSrqRequest,
+) -> Result<CreateSrqResponse> {
+    type Command = Message<ibv_create_srq, CreateSrqRequest>;
+    type Response = Message<ib_uverbs_create_srq_resp, CreateSrqResponse>;
+    let mut command = Command::with(request);
+    let mut response = Response::with(CreateSrqResponse::default());
+    // SAFETY: as the caller promises; lengths are those of the messages.
+    Errno::check(unsafe {
+        ibv_cmd_create_srq(
+            pd,
+            srq,
+            attributes,
+            (&raw mut command).cast(),
+            Command::LENGTH,
+            (&raw mut response).cast(),
+            Response::LENGTH,
+        )
+    })?;
+    Ok(response.driver)
+}
+
+/// Changes a shared receive queue as far as `mask` says.
+///
+/// # Safety
+/// `srq` is alive, `attributes` valid.
+pub unsafe fn modify_srq(srq: *mut ibv_srq, attributes: *mut ibv_srq_attr, mask: c_int) -> Result<()> {
+    let mut command = ibv_modify_srq::default();
+    // SAFETY: as the caller promises; the length is that of the command.
+    Errno::check(unsafe { ibv_cmd_modify_srq(srq, attributes, mask, &mut command, size_of_val(&command)) })
+}
+
+/// Reads back a shared receive queue.
+///
+/// # Safety
+/// `srq` is alive, `attributes` writable.
+pub unsafe fn query_srq(srq: *mut ibv_srq, attributes: *mut ibv_srq_attr) -> Result<()> {
+    let mut command = ibv_query_srq::default();
+    // SAFETY: as the caller promises; the length is that of the command.
+    Errno::check(unsafe { ibv_cmd_query_srq(srq, attributes, &mut command, size_of_val(&command)) })
+}
+
 /// Creates a queue pair. The library writes the created capacities into `attributes`.
 ///
 /// # Safety

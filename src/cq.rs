@@ -4,6 +4,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::mem::offset_of;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
@@ -39,6 +40,8 @@ pub struct CompletionQueue {
     queue: UnsafeCell<queue::CompletionQueue>,
     /// What the extended interface reads. Under `lock`.
     current: UnsafeCell<Completion>,
+    /// A queue pair that completes here may have work that the device does not complete (GEN3).
+    has_abandoned: AtomicBool,
     /// Of the context, which outlives the queue.
     queue_pairs: NonNull<QueuePairs>,
     // Before the memory that it works on.
@@ -113,6 +116,24 @@ impl CompletionQueue {
     pub fn queue_pairs(&self) -> &QueuePairs {
         // SAFETY: a field of the context, which outlives the queue.
         unsafe { self.queue_pairs.as_ref() }
+    }
+
+    /// Notes that a queue pair may have work here that the device does not complete.
+    pub fn note_abandoned(&self) {
+        // Release: whoever sees the note (`forget_abandoned`) sees the work.
+        self.has_abandoned.store(true, Ordering::Release);
+    }
+
+    /// Whether that was noted.
+    #[inline(always)]
+    pub fn may_have_abandoned(&self) -> bool {
+        self.has_abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Takes the note away, to look for such work.
+    pub fn forget_abandoned(&self) {
+        // Acquire: as in `note_abandoned`.
+        self.has_abandoned.swap(false, Ordering::Acquire);
     }
 
     /// The part that the extended interface is in.
@@ -244,6 +265,7 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
         (&raw mut (*at).lock).write(if single_threaded { Lock::elided() } else { Lock::new() });
         (&raw mut (*at).queue).write(UnsafeCell::new(queue::CompletionQueue::new(parts)));
         (&raw mut (*at).current).write(UnsafeCell::new(cq_ex::NONE));
+        (&raw mut (*at).has_abandoned).write(AtomicBool::new(false));
         (&raw mut (*at).queue_pairs).write(NonNull::from(owner.queue_pairs()));
         (&raw mut (*at).kernel).write(kernel);
         (&raw mut (*at).rings).write(Mutex::new(Rings { size, current: ring, old: VecDeque::new() }));

@@ -31,4 +31,5 @@ mod qp_create;
 mod qp_state;
 mod query;
 mod registration;
+mod srq;
 mod table;

@@ -3,7 +3,7 @@
 use rdma_core_sys::bindings::verbs_context_ops;
 
 use crate::capabilities::Capabilities;
-use crate::{ah, context, cq, mr, multicast, mw, pd, qp, query};
+use crate::{ah, context, cq, mr, multicast, mw, pd, qp, query, srq};
 
 /// The operations of a context. What is left out, libibverbs refuses with `EOPNOTSUPP`.
 pub fn table(capabilities: &Capabilities) -> verbs_context_ops {
@@ -17,5 +17,6 @@ pub fn table(capabilities: &Capabilities) -> verbs_context_ops {
     multicast::install(&mut operations);
     cq::install(&mut operations, capabilities);
     qp::install(&mut operations, capabilities);
+    srq::install(&mut operations, capabilities);
     operations
 }

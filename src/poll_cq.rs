@@ -30,6 +30,33 @@ impl Directory for Attached<'_> {
         // SAFETY: alive as long as the lock of this queue is held.
         Some(unsafe { found.as_ref() })
     }
+
+    fn note_abandoned(&self) {
+        self.0.note_abandoned();
+    }
+
+    #[inline(always)]
+    fn complete_abandoned(&self) -> Option<Completion> {
+        if self.0.may_have_abandoned() { self.search_abandoned() } else { None }
+    }
+}
+
+impl Attached<'_> {
+    #[cold]
+    fn search_abandoned(&self) -> Option<Completion> {
+        // Before the search: what is posted meanwhile is noted anew.
+        self.0.forget_abandoned();
+        let attached = self.0.queue_pairs().attached(NonNull::from(self.0));
+        // SAFETY: alive as long as the lock of this queue is held.
+        let mut each =
+            attached.map(|(found, side)| unsafe { found.as_ref() }.queues.complete_abandoned(side));
+        let completion = each.find_map(|completion| completion);
+        if completion.is_some() {
+            // There may be more.
+            self.0.note_abandoned();
+        }
+        completion
+    }
 }
 
 // The hardware half numbers these as the verbs do, so that nothing is to be translated.

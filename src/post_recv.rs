@@ -8,7 +8,7 @@ use irdma_hw::queue::{Refusal, Sge, Side};
 use rdma_core_sys::bindings::{ibv_qp, ibv_recv_wr, ibv_sge, verbs_context_ops};
 
 use crate::qp::QueuePair;
-use crate::qp_state::flush;
+use crate::qp_state::posted_in_error;
 
 // The hardware half reads a program's list as it is.
 const _: () = {
@@ -55,8 +55,13 @@ unsafe extern "C" fn post_recv<G: Generation>(
     // SAFETY: the program posts to a queue pair of ours a list that ends with NULL.
     unsafe {
         let qp = QueuePair::of(qp);
+        if qp.shared.is_some() {
+            refused.write(request);
+            return libc::EINVAL;
+        }
         let guard = qp.receive_lock.lock();
-        let must_flush = qp.queues.is_in_error() && qp.queues.receive.is_empty();
+        let in_error = qp.queues.is_in_error();
+        let was_empty = in_error && qp.queues.receive.is_empty();
         let mut batch = qp.queues.receive.batch::<G>();
         let mut status = 0;
         let mut placed = false;
@@ -71,8 +76,8 @@ unsafe extern "C" fn post_recv<G: Generation>(
             request = work.next;
         }
         drop(guard);
-        if must_flush && placed {
-            flush(qp, Side::Receive);
+        if in_error && placed {
+            posted_in_error::<G>(qp, Side::Receive, was_empty);
         }
         status
     }

@@ -11,7 +11,7 @@ use rdma_core_sys::bindings::*;
 use crate::ah::AddressHandle;
 use crate::post_recv::{errno_of, list_of};
 use crate::qp::QueuePair;
-use crate::qp_state::flush;
+use crate::qp_state::posted_in_error;
 
 unsafe extern "C" fn post_send<G: Generation>(
     qp: *mut ibv_qp,
@@ -22,7 +22,8 @@ unsafe extern "C" fn post_send<G: Generation>(
     unsafe {
         let qp = QueuePair::of(qp);
         let guard = qp.send_lock.lock();
-        let must_flush = qp.queues.is_in_error() && qp.queues.send.is_empty();
+        let in_error = qp.queues.is_in_error();
+        let was_empty = in_error && qp.queues.send.is_empty();
         let mut batch = qp.queues.send.batch::<G>();
         let mut status = 0;
         while let Some(work) = request.as_ref() {
@@ -35,8 +36,8 @@ unsafe extern "C" fn post_send<G: Generation>(
         }
         let placed = batch.finish();
         drop(guard);
-        if must_flush && placed {
-            flush(qp, Side::Send);
+        if in_error && placed {
+            posted_in_error::<G>(qp, Side::Send, was_empty);
         }
         status
     }

@@ -19,6 +19,7 @@ use crate::cq::CompletionQueue;
 use crate::errno::Errno;
 use crate::lock::{Lock, lock_both};
 use crate::memory::QueueMemory;
+use crate::srq;
 use crate::table::Slot;
 use crate::{post_recv, post_send, qp_create, qp_state};
 
@@ -45,6 +46,8 @@ pub struct QueuePair {
     /// one uses.
     pub(crate) send_cq: NonNull<CompletionQueue>,
     pub(crate) recv_cq: NonNull<CompletionQueue>,
+    /// Where its receives come from, if not from a queue of its own; outlives it as they do.
+    pub(crate) shared: Option<NonNull<srq::SharedReceiveQueue>>,
     // Before the memory that it works on.
     pub(crate) kernel: KernelQueuePair,
     pub(crate) _memory: QueueMemory,
@@ -94,6 +97,25 @@ impl QueuePair {
         self.queues.set_in_error();
     }
 
+    /// Notes that the program has put it into the error state, so that whatever may be
+    /// outstanding is flushed.
+    pub fn set_failed(&self) {
+        for side in [Side::Send, Side::Receive] {
+            self.queues.abandon(side);
+            self.cq(side).note_abandoned();
+        }
+    }
+
+    /// Where the completions of one of the queues go.
+    pub fn cq(&self, side: Side) -> &CompletionQueue {
+        let cq = match side {
+            Side::Send => &self.send_cq,
+            Side::Receive => &self.recv_cq,
+        };
+        // SAFETY: outlives the queue pair.
+        unsafe { cq.as_ref() }
+    }
+
     /// The lock that excludes posts to one of the queues.
     #[inline(always)]
     fn lock(&self, side: Side) -> &Lock {
@@ -111,7 +133,8 @@ impl Member for QueuePair {
     }
 
     fn shared(&self) -> Option<&SharedReceiveQueue> {
-        None
+        // SAFETY: outlives the queue pair.
+        self.shared.map(|shared| unsafe { shared.as_ref() }.queue())
     }
 
     fn excluding_poster<Result>(&self, side: Side, action: impl FnOnce() -> Result) -> Result {
@@ -143,7 +166,12 @@ unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
             if let Some(slot) = pair.slot.get() {
                 // CQEs of it that are still to come find nothing in the table and are passed
                 // over, wherever they are: in either queue, or in a ring of before a resize.
-                with_both_cqs(pair.send_cq, pair.recv_cq, || owner.queue_pairs().withdraw(slot));
+                with_both_cqs(pair.send_cq, pair.recv_cq, || {
+                    owner.queue_pairs().withdraw(slot);
+                    if let Some(shared) = pair.shared() {
+                        pair.recv_cq.as_ref().queue().release_shared(slot.completion_context(), shared);
+                    }
+                });
             }
             let mut pair = owner.objects().take_back(NonNull::from(pair));
             pair.kernel.0 = None;

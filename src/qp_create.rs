@@ -28,6 +28,7 @@ use crate::lock::Lock;
 use crate::log::{self, Level};
 use crate::memory::QueueMemory;
 use crate::qp::{KernelQueuePair, QueuePair, with_both_cqs};
+use crate::srq::SharedReceiveQueue;
 use crate::table::Slot;
 
 impl From<OutOfMemory> for Errno {
@@ -50,6 +51,10 @@ impl Drop for Reserved<'_> {
     }
 }
 
+/// Receives of the unused queue of a queue pair on a shared one. The kernel sizes it by
+/// these and by the most fragments, whatever is asked for (`irdma_create_qp`).
+const UNUSED_RECEIVES: u32 = 4;
+
 /// What a queue pair is to be, after the checks.
 struct Plan {
     service: Service,
@@ -60,7 +65,10 @@ struct Plan {
 
 /// Checks what is asked for against what there is.
 fn plan(limits: &DeviceLimits, attributes: &ibv_qp_init_attr) -> core::result::Result<Plan, LimitExceeded> {
-    let cap = attributes.cap;
+    let mut cap = attributes.cap;
+    if !attributes.srq.is_null() {
+        (cap.max_recv_wr, cap.max_recv_sge) = (UNUSED_RECEIVES, limits.max_fragments);
+    }
     Ok(Plan {
         service: if attributes.qp_type == IBV_QPT_UD { Service::Datagram } else { Service::Connected },
         cap,
@@ -82,6 +90,11 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
     }
     let send_cq = NonNull::new(attributes.send_cq).ok_or(Errno::INVALID)?.cast::<CompletionQueue>();
     let recv_cq = NonNull::new(attributes.recv_cq).ok_or(Errno::INVALID)?.cast::<CompletionQueue>();
+    let shared = NonNull::new(attributes.srq);
+    // SAFETY: as the caller promises.
+    if shared.is_some_and(|shared| unsafe { shared.as_ref() }.context != context) {
+        return Err(Errno::INVALID);
+    }
     let plan = plan(limits, attributes).map_err(|exceeded| {
         // SAFETY: as the caller promises.
         unsafe { log::exceeded(context, "QP", exceeded.quantity.name(), exceeded.asked, exceeded.limit) }
@@ -168,6 +181,7 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
         (&raw mut (*at).slot).write(OnceLock::new());
         (&raw mut (*at).send_cq).write(send_cq);
         (&raw mut (*at).recv_cq).write(recv_cq);
+        (&raw mut (*at).shared).write(shared.map(NonNull::cast::<SharedReceiveQueue>));
         (&raw mut (*at).kernel).write(kernel);
         (&raw mut (*at)._memory).write(memory);
         qp.assume_init()
@@ -184,6 +198,9 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
         max_recv_wr: plan.receive.usable_entries(),
         ..asked.cap
     };
+    if shared.is_some() {
+        (attributes.cap.max_recv_wr, attributes.cap.max_recv_sge) = (0, 0);
+    }
     Ok(qp)
 }
 

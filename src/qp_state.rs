@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
+use irdma_hw::generation::Generation;
 use irdma_hw::queue::Side;
 use rdma_core_sys::bindings::{
     IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_QP_CUR_STATE, IBV_QP_STATE,
@@ -36,7 +37,7 @@ unsafe fn modify(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> 
             // The kernel takes the queue pair to the error state for either.
             Some(IBV_QPS_ERR | IBV_QPS_RESET) => {
                 pair.is_fresh.store(false, Ordering::Relaxed);
-                pair.set_in_error();
+                pair.set_failed();
             }
             Some(_) => pair.is_fresh.store(false, Ordering::Relaxed),
         }
@@ -49,12 +50,27 @@ unsafe extern "C" fn modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, ma
     unsafe { boundary::status((*qp).context, "modify_qp", || modify(qp, attributes, mask)) }
 }
 
-/// Asks the kernel to have the device flush a queue once more: it did so when the
-/// queue pair went into error, and has not looked at what was posted since.
+/// Sees to it that what was just posted to a queue pair in error is flushed: the device
+/// did so with what it found when the queue pair went into error, and has not looked since.
+///
+/// `was_empty` if nothing else was outstanding in the queue.
+#[cold]
+pub fn posted_in_error<G: Generation>(qp: &QueuePair, side: Side, was_empty: bool) {
+    if G::FLUSHES_EACH {
+        // The kernel does not ask such a device again.
+        if was_empty {
+            qp.queues.abandon(side);
+        }
+        qp.cq(side).note_abandoned();
+    } else if was_empty {
+        flush(qp, side);
+    }
+}
+
+/// Asks the kernel to have the device flush a queue once more.
 ///
 /// Best effort: the work request is posted whatever comes of it.
-#[cold]
-pub fn flush(qp: &QueuePair, side: Side) {
+fn flush(qp: &QueuePair, side: Side) {
     let mut attributes = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
     let request = ModifyQpRequest {
         sq_flush: (side == Side::Send).into(),

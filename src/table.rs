@@ -12,7 +12,7 @@
 //! that it is not its own).
 
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use irdma_hw::queue::Side;
@@ -74,6 +74,8 @@ pub struct Table<Q, C> {
     entries: Anonymous,
     slots: u32,
     free: Mutex<Free>,
+    /// Slots from here on were never published.
+    unpublished: AtomicUsize,
     // The pointers are handed out, never used here.
     kinds: core::marker::PhantomData<(*const Q, *const C)>,
 }
@@ -95,7 +97,8 @@ impl<Q, C> Table<Q, C> {
         };
         let entries = Anonymous::reserve(slots as usize * size_of::<Entry<Q, C>>())?;
         let free = Mutex::new(Free { returned: Vec::new(), untouched: 0 });
-        Ok(Table { entries, slots, free, kinds: core::marker::PhantomData })
+        let unpublished = AtomicUsize::new(0);
+        Ok(Table { entries, slots, free, unpublished, kinds: core::marker::PhantomData })
     }
 
     /// The slot with that index, if there is one.
@@ -128,6 +131,22 @@ impl<Q, C> Table<Q, C> {
         NonNull::new(entry.qp.load(Relaxed))
     }
 
+    /// Every published queue pair that reports to `cq`, and what of it.
+    ///
+    /// The caller holds the lock of `cq`, and may use the answers while it does.
+    pub fn attached(&self, cq: NonNull<C>) -> impl Iterator<Item = (NonNull<Q>, Side)> {
+        // Relaxed: as in `find`; what was published to this CQ was counted before.
+        let entries = (0..self.unpublished.load(Relaxed)).filter_map(|index| self.entry(index));
+        entries.flat_map(move |entry| {
+            let of = |its_cq: &AtomicPtr<C>, side| {
+                (its_cq.load(Relaxed) == cq.as_ptr())
+                    .then(|| NonNull::new(entry.qp.load(Relaxed)))?
+                    .map(|qp| (qp, side))
+            };
+            [of(&entry.send_cq, Side::Send), of(&entry.recv_cq, Side::Receive)].into_iter().flatten()
+        })
+    }
+
     /// Takes a free slot, of which nothing is found before it is published.
     pub fn reserve(&self) -> Result<Slot> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +174,9 @@ impl<Q, C> Table<Q, C> {
     /// The caller holds the locks of both, and keeps all three alive until the
     /// slot has been withdrawn.
     pub fn publish(&self, slot: &Slot, qp: NonNull<Q>, send_cq: NonNull<C>, recv_cq: NonNull<C>) {
-        if let Some(entry) = self.entry(index_of(slot.completion_context)) {
+        let index = index_of(slot.completion_context);
+        if let Some(entry) = self.entry(index) {
+            self.unpublished.fetch_max(index + 1, Relaxed);
             entry.qp.store(qp.as_ptr(), Relaxed);
             entry.send_cq.store(send_cq.as_ptr(), Relaxed);
             entry.recv_cq.store(recv_cq.as_ptr(), Relaxed);
@@ -216,6 +237,8 @@ mod tests {
             assert_eq!(table.find(number ^ (1 << bit), Side::Send, send), None);
         }
         assert_eq!(table.find(0, Side::Send, send), None);
+        assert_eq!(table.attached(send).collect::<Vec<_>>(), [(qp, Side::Send)]);
+        assert_eq!(table.attached(other).count(), 0);
         table.withdraw(&slot);
         assert_eq!(table.find(number, Side::Send, send), None);
     }

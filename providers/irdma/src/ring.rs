@@ -133,6 +133,11 @@ impl CompletionRing {
         self.slots
     }
 
+    /// The same ring, to be read on from here without moving this one.
+    pub(crate) fn reader(&self) -> Self {
+        Self { ..*self }
+    }
+
     /// Index of the slot that is read next.
     #[inline(always)]
     pub fn index(&self) -> u32 {

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use super::work::{ReceiveDevice, SendDevice};
 use crate::format::ReceiveOpcodes;
-use crate::queue::{Directory, Member, QueuePair, SendQueueParts, Service, SharedReceiveQueue, Side};
+use crate::queue::{
+    Completion, Directory, Member, QueuePair, SendQueueParts, Service, SharedReceiveQueue, Side,
+};
 
 /// A QP with the device's side of its queues.
 #[derive(Debug)]
@@ -73,5 +75,14 @@ impl Directory for Pairs {
 
     fn find(&self, context: u64, side: Side) -> Option<&Pair> {
         self.0.iter().find(|pair| pair.context == context && pair.sides.contains(&side))
+    }
+
+    fn note_abandoned(&self) {
+        // It is looked for every time.
+    }
+
+    fn complete_abandoned(&self) -> Option<Completion> {
+        let sides = self.0.iter().flat_map(|pair| pair.sides.iter().map(move |&side| (pair, side)));
+        sides.into_iter().find_map(|(pair, side)| pair.queues.complete_abandoned(side))
     }
 }

@@ -76,4 +76,12 @@ pub trait Directory {
     /// this side of it completes on this completion queue. `context` comes out of a
     /// CQE and may be anything.
     fn find(&self, context: u64, side: Side) -> Option<&Self::Member>;
+
+    /// Notes that a QP may have work requests which the device does not complete (GEN3).
+    fn note_abandoned(&self);
+
+    /// Completes one of those that [`note_abandoned`](Self::note_abandoned) is about, by
+    /// [`QueuePair::complete_abandoned`]; forgets the note if there is none. Called whenever
+    /// no CQE has come on GEN3.
+    fn complete_abandoned(&self) -> Option<Completion>;
 }

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::completion::{Completion, Directory};
-use super::poll::{Reader, Step, is_ready};
+use super::poll::{Reader, Step, is_ready, shared_receives};
+use super::shared::SharedReceiveQueue;
 use super::slots::OutOfMemory;
 use crate::barrier;
 use crate::format::{ARM_WORD, ArmWord};
@@ -70,7 +71,7 @@ impl CompletionQueue {
         let mut reader = Reader::<G>::new(&mut self.ring, &self.shadow);
         loop {
             match reader.step(directory) {
-                Step::Empty => return None,
+                Step::Empty => return complete_abandoned::<G, D>(directory),
                 Step::Passed => {}
                 Step::Completed(completion) => return Some(completion),
             }
@@ -83,8 +84,9 @@ impl CompletionQueue {
             // The device may have written to an old ring after it was looked at and
             // before a later one was. Seeing a CQE in the later one orders a second
             // look behind all that was written before.
-            self.first_ready()?;
-            let ring = self.first_ready()?;
+            let Some(ring) = self.first_ready().and_then(|_| self.first_ready()) else {
+                return complete_abandoned::<G, D>(directory);
+            };
             let reading = self.old.get_mut(ring).unwrap_or(&mut self.ring);
             let step = Reader::<G>::new(reading, &self.shadow).step(directory);
             self.finish_old(ring);
@@ -130,6 +132,15 @@ impl CompletionQueue {
         self.any_requested = false;
     }
 
+    /// Hands back to `shared` the receives whose CQEs will be passed over, because the QP
+    /// with that completion context is withdrawn now.
+    pub fn release_shared(&self, context: u64, shared: &SharedReceiveQueue) {
+        let unread = self.old.iter().skip(self.finished).chain([&self.ring]);
+        for _ in 0..unread.map(|ring| shared_receives(ring, context)).sum() {
+            shared.retire_one();
+        }
+    }
+
     /// Makes room to remember one more ring, before the device is told of it.
     ///
     /// # Errors
@@ -154,4 +165,10 @@ impl CompletionQueue {
         self.old.drain(..count);
         count
     }
+}
+
+/// No CQE has come: what else there is to complete.
+#[inline(always)]
+fn complete_abandoned<G: Generation, D: Directory>(directory: &D) -> Option<Completion> {
+    if G::FLUSHES_EACH { directory.complete_abandoned() } else { None }
 }

@@ -10,6 +10,7 @@
 //! ring, the bit above them tells the lap and with it the polarity of the valid
 //! bit.
 
+mod abandoned;
 mod completion;
 mod completion_queue;
 mod held_batch;

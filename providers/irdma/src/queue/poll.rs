@@ -181,28 +181,28 @@ impl<'queue, G: Generation> Reader<'queue, G> {
         let Some(cqe) = Cqe::read(self.ring) else { return Step::Empty };
         if cqe.status.send() {
             match directory.find(cqe.context, Side::Send) {
-                Some(member) => self.step_send(&cqe, member),
+                Some(member) => self.step_send(&cqe, member, directory),
                 None => self.pass(&cqe),
             }
         } else if cqe.status.shared() {
             self.step_shared(&cqe, directory)
         } else {
             match directory.find(cqe.context, Side::Receive) {
-                Some(member) => self.step_receive(&cqe, member),
+                Some(member) => self.step_receive(&cqe, member, directory),
                 None => self.pass(&cqe),
             }
         }
     }
 
     #[inline(always)]
-    fn step_send<M: Member>(&mut self, cqe: &Cqe, member: &M) -> Step {
+    fn step_send<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, directory: &D) -> Step {
         let send = &member.queues().send;
         let index = cqe.status.wqe_index().into();
         if send.is_connection_completion(index) {
             return self.pass(cqe);
         }
         if cqe.status.error() {
-            return self.step_failed_send(cqe, member);
+            return self.step_failed_send(cqe, member, directory);
         }
         let Some((position, tracked)) = send.outstanding(index) else { return self.pass(cqe) };
         let Some(own) = tracked.opcode() else { return self.pass(cqe) };
@@ -215,7 +215,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
     }
 
     #[cold]
-    fn step_failed_send<M: Member>(&mut self, cqe: &Cqe, member: &M) -> Step {
+    fn step_failed_send<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, directory: &D) -> Step {
         let queues = member.queues();
         let send = &queues.send;
         let (failure, vendor_error) = cqe.failure();
@@ -254,14 +254,14 @@ impl<'queue, G: Generation> Reader<'queue, G> {
             _ => code.status(),
         };
         send.retire(position, tracked);
-        self.consume_flush(cqe, member, Side::Send);
+        self.consume_flush(cqe, member, Side::Send, directory);
         Step::Completed(completion)
     }
 
     #[inline(always)]
-    fn step_receive<M: Member>(&mut self, cqe: &Cqe, member: &M) -> Step {
+    fn step_receive<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, directory: &D) -> Step {
         if cqe.status.error() {
-            return self.step_failed_receive(cqe, member);
+            return self.step_failed_receive(cqe, member, directory);
         }
         let queues = member.queues();
         let receive = &queues.receive;
@@ -275,7 +275,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
     }
 
     #[cold]
-    fn step_failed_receive<M: Member>(&mut self, cqe: &Cqe, member: &M) -> Step {
+    fn step_failed_receive<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, directory: &D) -> Step {
         let queues = member.queues();
         let receive = &queues.receive;
         let (failure, vendor_error) = cqe.failure();
@@ -296,7 +296,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
                 completion.status = code.status();
                 // No message, so nothing to tell the kinds of receives apart by.
                 completion.opcode = CompletionOpcode::Receive;
-                self.consume_flush(cqe, member, Side::Receive);
+                self.consume_flush(cqe, member, Side::Receive, directory);
             }
             Failure::Unknown => {
                 completion.status = Status::General;
@@ -347,8 +347,14 @@ impl<'queue, G: Generation> Reader<'queue, G> {
 
     /// After a completion was made of a flush CQE: hands it back, or keeps it to make
     /// further completions of.
-    fn consume_flush<M: Member>(&mut self, cqe: &Cqe, member: &M, side: Side) {
-        if G::FLUSHES_EACH || Self::is_drained(member, side) {
+    fn consume_flush<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, side: Side, directory: &D) {
+        if G::FLUSHES_EACH {
+            member.queues().abandon(side);
+            directory.note_abandoned();
+            self.consume(cqe);
+            return;
+        }
+        if Self::is_drained(member, side) {
             self.consume(cqe);
             return;
         }
@@ -375,6 +381,19 @@ impl<'queue, G: Generation> Reader<'queue, G> {
         };
         is_empty() && member.excluding_poster(side, is_empty)
     }
+}
+
+/// CQEs that have come in a ring for shared receives of the QP with that completion context.
+pub(super) fn shared_receives(ring: &CompletionRing, context: u64) -> u32 {
+    let mut ring = ring.reader();
+    let mut count = 0;
+    for _ in 0..ring.slots() {
+        let Some(cqe) = Cqe::read(&ring) else { break };
+        let is_shared = !cqe.status.send() && cqe.status.shared();
+        count += u32::from(is_shared && cqe.shared_context(&ring) == Some(context));
+        ring.advance(cqe.status.extended());
+    }
+    count
 }
 
 /// Whether a CQE has come in a ring.

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use super::completion::Side;
 use super::receive::ReceiveQueue;
 use super::send::SendQueue;
 use crate::format::ReceiveOpcodes;
@@ -26,6 +27,8 @@ pub struct QueuePair {
     service: Service,
     receive_opcodes: ReceiveOpcodes,
     in_error: AtomicBool,
+    send_abandoned: AtomicBool,
+    receive_abandoned: AtomicBool,
 }
 
 impl QueuePair {
@@ -36,7 +39,15 @@ impl QueuePair {
         service: Service,
         receive_opcodes: ReceiveOpcodes,
     ) -> Self {
-        Self { send, receive, service, receive_opcodes, in_error: AtomicBool::new(false) }
+        Self {
+            send,
+            receive,
+            service,
+            receive_opcodes,
+            in_error: AtomicBool::new(false),
+            send_abandoned: AtomicBool::new(false),
+            receive_abandoned: AtomicBool::new(false),
+        }
     }
 
     /// What its messages are.
@@ -55,6 +66,14 @@ impl QueuePair {
     #[inline(always)]
     pub fn is_in_error(&self) -> bool {
         self.in_error.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device completes nothing more of a queue.
+    pub(super) fn abandoned(&self, side: Side) -> &AtomicBool {
+        match side {
+            Side::Send => &self.send_abandoned,
+            Side::Receive => &self.receive_abandoned,
+        }
     }
 
     /// Notes that the QP is in the error state.

@@ -110,6 +110,11 @@ impl SendQueue {
         self.retired.tail.load(Ordering::Acquire) == self.head.load(Ordering::Acquire)
     }
 
+    /// Number of the QP.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Quanta that may still be posted.
     pub fn free_quanta(&self) -> u32 {
         let head = self.head.load(Ordering::Acquire);

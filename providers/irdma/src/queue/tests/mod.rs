@@ -1,5 +1,6 @@
 //! Tests of the queues against the mock device.
 
+mod abandoned;
 mod flushing;
 mod golden_receive;
 mod golden_send;
