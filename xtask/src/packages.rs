@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{read, run};
+use crate::workspace::read;
 
 /// What building the plugin and the software device takes.
 pub const BUILD: &[&str] = &["binutils", "gcc", "libc6-dev", "libclang-dev", "libibverbs-dev", "pkg-config"];
@@ -31,9 +31,10 @@ pub fn install<'a>(packages: impl IntoIterator<Item = &'a &'static str>) -> Resu
         command.env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet=2");
         command
     };
-    run(apt().arg("update")).context("the package lists cannot be had: is there a network?")?;
-    run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing))
-        .with_context(|| format!("cannot install {list}"))
+    read(apt().arg("update")).context("the package lists cannot be had: is there a network?")?;
+    read(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing))
+        .with_context(|| format!("cannot install {list}"))?;
+    Ok(())
 }
 
 /// Those of `packages` that dpkg does not know as installed.
