@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_long};
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 use crate::cq::Cq;
+use crate::device::Device;
 use crate::qp::Qp;
 
 /// `irdma_sim_control(command, reply, size of reply)`: length of the reply, or a negative errno.
@@ -121,11 +123,16 @@ impl Cqe {
         self
     }
 
-    /// Lets the device write it to CQ `number`.
+    /// Lets the device write it to CQ `number`. Where CQEs have 64 bytes, the second half is
+    /// there in any case.
     #[track_caller]
     pub fn write(&self, number: u32) {
+        static CQE_SIZE: OnceLock<usize> = OnceLock::new();
+        let cqe_size = *CQE_SIZE.get_or_init(|| Device::present().cqe_size);
+        let extension =
+            if cqe_size == 64 { Some(self.extension.unwrap_or_default()) } else { self.extension };
         let mut command = format!("cqe {number} ");
-        for word in self.words.iter().chain(self.extension.iter().flatten()) {
+        for word in self.words.iter().chain(extension.iter().flatten()) {
             for byte in word.to_le_bytes() {
                 // Writing to a string cannot fail.
                 let _ = write!(command, "{byte:02x}");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::context::{Context, PORT, Pd, check_destroyed};
 use crate::cq::Cq;
+use crate::srq::Srq;
 use crate::sys::*;
 use crate::work::{self, ReceiveWork, Refused, SendWork};
 use crate::{Errno, clear_errno, last_errno};
@@ -105,6 +106,7 @@ pub struct Qp {
     pd: Arc<Pd>,
     send_cq: Arc<Cq>,
     recv_cq: Arc<Cq>,
+    _srq: Option<Arc<Srq>>,
     /// Caps as create_qp returned them.
     pub caps: ibv_qp_cap,
 }
@@ -122,7 +124,30 @@ impl Qp {
         recv_cq: &Arc<Cq>,
         options: QpOptions,
     ) -> Result<Qp, Errno> {
+        Qp::create(pd, send_cq, recv_cq, None, options)
+    }
+
+    /// Creates one that takes its receives from `srq`.
+    pub fn on_srq(
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        recv_cq: &Arc<Cq>,
+        srq: &Arc<Srq>,
+        options: QpOptions,
+    ) -> Qp {
+        Qp::create(pd, send_cq, recv_cq, Some(srq), options)
+            .unwrap_or_else(|errno| panic!("create_qp({options:?}) on an SRQ: {errno}"))
+    }
+
+    fn create(
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        recv_cq: &Arc<Cq>,
+        srq: Option<&Arc<Srq>>,
+        options: QpOptions,
+    ) -> Result<Qp, Errno> {
         let mut attributes = options.attributes(send_cq.raw(), recv_cq.raw());
+        attributes.srq = srq.map_or(std::ptr::null_mut(), |srq| srq.raw());
         clear_errno();
         // SAFETY: PD and CQs are alive, `attributes` is valid for the call.
         let raw = unsafe { ibv_create_qp(pd.raw(), &mut attributes) };
@@ -134,8 +159,15 @@ impl Qp {
             pd: Arc::clone(pd),
             send_cq: Arc::clone(send_cq),
             recv_cq: Arc::clone(recv_cq),
+            _srq: srq.cloned(),
             caps: attributes.cap,
         })
+    }
+
+    /// Takes over a queue pair made by the library.
+    pub fn own(raw: *mut ibv_qp, pd: &Arc<Pd>, [send_cq, recv_cq]: [&Arc<Cq>; 2], caps: ibv_qp_cap) -> Qp {
+        let (send_cq, recv_cq) = (Arc::clone(send_cq), Arc::clone(recv_cq));
+        Qp { raw, pd: Arc::clone(pd), send_cq, recv_cq, _srq: None, caps }
     }
 
     /// Creates one, which must succeed.

@@ -55,6 +55,34 @@ impl SendWork {
         SendWork::new(wr_id, IBV_WR_RDMA_READ).remote(address, rkey)
     }
 
+    /// A fetch-and-add of `add` to the remote word.
+    pub fn fetch_add(wr_id: u64, address: u64, rkey: u32, add: u64) -> SendWork {
+        SendWork::atomic(wr_id, IBV_WR_ATOMIC_FETCH_AND_ADD, address, rkey, add, 0)
+    }
+
+    /// A compare-and-swap of the remote word.
+    pub fn compare_swap(wr_id: u64, address: u64, rkey: u32, compare: u64, swap: u64) -> SendWork {
+        SendWork::atomic(wr_id, IBV_WR_ATOMIC_CMP_AND_SWP, address, rkey, compare, swap)
+    }
+
+    fn atomic(wr_id: u64, opcode: u32, address: u64, rkey: u32, compare_add: u64, swap: u64) -> SendWork {
+        let mut send = SendWork::new(wr_id, opcode);
+        send.raw.wr.atomic.remote_addr = address;
+        send.raw.wr.atomic.rkey = rkey;
+        send.raw.wr.atomic.compare_add = compare_add;
+        send.raw.wr.atomic.swap = swap;
+        send
+    }
+
+    /// A bind of `window`, which is to have `rkey` then, to a range of `region`.
+    pub fn bind(wr_id: u64, window: *mut ibv_mw, rkey: u32, bind: ibv_mw_bind_info) -> SendWork {
+        let mut send = SendWork::new(wr_id, IBV_WR_BIND_MW);
+        send.raw.__bindgen_anon_2.bind_mw.mw = window;
+        send.raw.__bindgen_anon_2.bind_mw.rkey = rkey;
+        send.raw.__bindgen_anon_2.bind_mw.bind_info = bind;
+        send
+    }
+
     /// A local invalidate.
     pub fn invalidate(wr_id: u64, rkey: u32) -> SendWork {
         let mut send = SendWork::new(wr_id, IBV_WR_LOCAL_INV);
@@ -189,6 +217,17 @@ pub(crate) fn post_sends(qp: *mut ibv_qp, sends: &mut [SendWork]) -> Result<(), 
 
 /// Posts `receives` as one list.
 pub(crate) fn post_receives(qp: *mut ibv_qp, receives: &mut [ReceiveWork]) -> Result<(), Refused> {
+    refusal_of_receives(receives, |first, bad| {
+        // SAFETY: the list is linked, its scatter lists live in `receives`; the caller's QP is alive.
+        unsafe { ibv_post_recv(qp, first, bad) }
+    })
+}
+
+/// Links `receives` and hands the first to `post`, with the place for the refused one.
+pub(crate) fn refusal_of_receives(
+    receives: &mut [ReceiveWork],
+    post: impl FnOnce(*mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
+) -> Result<(), Refused> {
     let mut next = std::ptr::null_mut();
     for receive in receives.iter_mut().rev() {
         receive.list.fill(&mut receive.raw.sg_list, &mut receive.raw.num_sge);
@@ -196,8 +235,7 @@ pub(crate) fn post_receives(qp: *mut ibv_qp, receives: &mut [ReceiveWork]) -> Re
         next = &mut receive.raw;
     }
     let mut bad = std::ptr::null_mut();
-    // SAFETY: the list is linked, its scatter lists live in `receives`; the caller's QP is alive.
-    let errno = unsafe { ibv_post_recv(qp, next, &mut bad) };
+    let errno = post(next, &mut bad);
     refusal(errno, receives.iter().position(|receive| std::ptr::eq(&receive.raw, bad)))
 }
 

@@ -3,9 +3,10 @@
 use irdma_tests::context::{Context, Pd};
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::{CqEx, READERS};
+use irdma_tests::device::{Device, feature};
 use irdma_tests::fixtures::Pair;
 use irdma_tests::qp::{Connection, Qp, QpOptions};
-use irdma_tests::runner::Test;
+use irdma_tests::runner::{Test, skip};
 use irdma_tests::sys::*;
 use irdma_tests::test;
 
@@ -24,16 +25,17 @@ fn queue_pairs_beyond_a_limit_are_invalid() {
         max_recv_sge: 1,
         ..QpOptions::default()
     };
+    let device = Device::present();
     let beyond = [
-        QpOptions { max_send_sge: 14, ..base },
-        QpOptions { max_recv_sge: 14, ..base },
+        QpOptions { max_send_sge: device.fragments + 1, ..base },
+        QpOptions { max_recv_sge: device.fragments + 1, ..base },
         QpOptions { max_send_sge: u32::MAX, ..base },
         QpOptions { max_recv_sge: u32::MAX, ..base },
-        QpOptions { max_inline_data: 102, ..base },
+        QpOptions { max_inline_data: device.inline + 1, ..base },
         QpOptions { max_inline_data: 220, ..base },
         QpOptions { max_inline_data: u32::MAX, ..base },
-        QpOptions { max_send_wr: 32_768, ..base },
-        QpOptions { max_recv_wr: 32_768, ..base },
+        QpOptions { max_send_wr: device.send_quanta, ..base },
+        QpOptions { max_recv_wr: device.receive_quanta, ..base },
     ];
     for options in beyond {
         for options in [options, QpOptions { qp_type: IBV_QPT_UD, ..options }] {
@@ -60,7 +62,7 @@ fn an_exceeded_limit_is_named_in_the_log() {
     assert_eq!(refused, Some(libc::EINVAL));
     let lines: Vec<_> = text.lines().filter(|line| line.contains("220")).collect();
     assert!(
-        matches!(lines[..], [line] if line.contains("101")),
+        matches!(lines[..], [line] if line.contains(&Device::present().inline.to_string())),
         "one line with asked value and limit: {text:?}"
     );
 }
@@ -75,21 +77,34 @@ fn queue_lengths_that_wrap_around_are_invalid() {
     }
 }
 
+/// Log2 of the quanta of a send; from the second generation on an immediate may take an element's place.
+fn send_shift(device: &Device, elements: u32, inline: u32) -> u32 {
+    device.shift(elements + u32::from(device.generation > 1), inline)
+}
+
+/// Log2 of the quanta of a receive, which the first generation has of one size.
+fn receive_shift(device: &Device, elements: u32) -> u32 {
+    if device.generation == 1 { 2 } else { device.shift(elements, 0) }
+}
+
 fn the_longest_queues_are_those_that_fit_the_ring() {
     let pd = Pd::new(&Context::open());
-    let ring = 32_768_u32;
-    // (scatter elements, inline bytes, log2 of the quanta per request); an immediate takes an element more.
-    for (max_send_sge, max_inline_data, shift) in
-        [(0, 8, 0), (1, 0, 1), (2, 39, 1), (3, 0, 2), (6, 101, 2), (13, 0, 3)]
+    let device = Device::present();
+    let most_elements = device.fragments;
+    for (max_send_sge, max_inline_data) in
+        [(0, 8), (1, 0), (2, 39), (3, 0), (6.min(most_elements), device.inline.min(101)), (most_elements, 0)]
     {
-        let most = (ring - 258) >> shift;
+        if max_send_sge > most_elements {
+            continue;
+        }
+        let most = (device.send_quanta - 258) >> send_shift(&device, max_send_sge, max_inline_data);
         let options = QpOptions { max_send_sge, max_inline_data, max_recv_wr: 1, ..QpOptions::default() };
         assert_eq!(refusal(&pd, QpOptions { max_send_wr: most, ..options }), None, "{most} of {options:?}");
         let more = QpOptions { max_send_wr: most + 1, ..options };
         assert_eq!(refusal(&pd, more), Some(libc::EINVAL), "{more:?}");
     }
-    for (max_recv_sge, shift) in [(1, 0), (3, 1), (7, 2), (13, 3)] {
-        let most = (ring - 1) >> shift;
+    for max_recv_sge in [1, 3, 7.min(most_elements), most_elements] {
+        let most = (device.receive_quanta - 1) >> receive_shift(&device, max_recv_sge);
         let options = QpOptions { max_recv_sge, max_send_wr: 1, ..QpOptions::default() };
         assert_eq!(refusal(&pd, QpOptions { max_recv_wr: most, ..options }), None, "{most} of {options:?}");
         let more = QpOptions { max_recv_wr: most + 1, ..options };
@@ -100,7 +115,11 @@ fn the_longest_queues_are_those_that_fit_the_ring() {
 fn created_queues_report_what_they_hold() {
     let pd = Pd::new(&Context::open());
     let cq = Cq::new(pd.context(), 16);
-    for (asked, elements, inline) in [(1, 1, 0), (100, 1, 8), (200, 3, 39), (17, 13, 101), (3000, 2, 0)] {
+    let device = Device::present();
+    let most = device.fragments;
+    for (asked, elements, inline) in
+        [(1, 1, 0), (100, 1, 8), (200, 3, 39), (17, most, device.inline), (device.send_quanta / 11, 2, 0)]
+    {
         let options = QpOptions {
             max_send_wr: asked,
             max_recv_wr: asked,
@@ -110,15 +129,11 @@ fn created_queues_report_what_they_hold() {
             ..QpOptions::default()
         };
         let qp = Qp::new(&pd, &cq, &cq, options);
-        let shift = |elements: u32, inline: u32| match () {
-            () if elements <= 1 && inline <= 8 => 0,
-            () if elements < 4 && inline <= 39 => 1,
-            () if elements < 8 && inline <= 101 => 2,
-            () => 3,
-        };
-        let (send_shift, recv_shift) = (shift(elements + 1, inline), shift(elements, 0));
-        let send_depth = ((asked << send_shift) + 258).next_power_of_two();
-        let recv_depth = ((asked << recv_shift) + 1).next_power_of_two().max(8 << recv_shift);
+        let (send_shift, recv_shift) =
+            (send_shift(&device, elements, inline), receive_shift(&device, elements));
+        let smallest = device.smallest_queue;
+        let send_depth = ((asked << send_shift) + 258).next_power_of_two().max(smallest << send_shift);
+        let recv_depth = ((asked << recv_shift) + 1).next_power_of_two().max(smallest << recv_shift);
         assert_eq!(qp.caps.max_send_wr, (send_depth - 258) >> send_shift, "{options:?}");
         assert_eq!(qp.caps.max_recv_wr, (recv_depth - 1) >> recv_shift, "{options:?}");
         assert_eq!((qp.caps.max_send_sge, qp.caps.max_recv_sge), (elements, elements));
@@ -208,13 +223,15 @@ fn creating_an_extended_queue_leaves_the_request_as_it_was() {
 
 fn readers_that_the_device_lacks_are_not_supported() {
     let context = Context::open();
-    let lacking = [
-        IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+    let mut lacking = vec![
         IBV_WC_EX_WITH_CVLAN,
         IBV_WC_EX_WITH_FLOW_TAG,
         IBV_WC_EX_WITH_TM_INFO,
         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
     ];
+    if !Device::present().has(feature::CQE_TIMESTAMPING) {
+        lacking.push(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+    }
     for flag in lacking {
         let mut attributes = CqEx::attributes(16, u64::from(READERS | flag));
         let errno = CqEx::try_new(&context, None, &mut attributes).err();
@@ -223,6 +240,9 @@ fn readers_that_the_device_lacks_are_not_supported() {
 }
 
 fn shared_receive_queues_do_not_exist() {
+    if Device::present().has(feature::SRQ) {
+        skip("the device has shared receive queues");
+    }
     let context = Context::open();
     let pd = Pd::new(&context);
     assert_eq!(context.query_device().max_srq, 0);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use irdma_tests::bench::Bench;
 use irdma_tests::control::{Cqe, names_of};
 use irdma_tests::cq_ex::CqEx;
+use irdma_tests::device::Device;
 use irdma_tests::fixtures::{Datagrams, Pair};
 use irdma_tests::qp::QpOptions;
-use irdma_tests::runner::Test;
+use irdma_tests::runner::{Test, skip};
 use irdma_tests::sys::*;
 use irdma_tests::test;
 use irdma_tests::wc::{Wc, assert_completions};
@@ -109,6 +110,7 @@ fn an_unknown_operation_of_the_send_queue_is_an_error_in_both_interfaces() {
 }
 
 fn wire_opcodes_of_receives_are_told_apart_in_both_interfaces() {
+    let third = Device::present().generation == 3;
     for extended in [false, true] {
         let pair = Pair::unconnected(QpOptions::default());
         let cq = CqEx::new(pair.left.context(), 128);
@@ -120,7 +122,9 @@ fn wire_opcodes_of_receives_are_told_apart_in_both_interfaces() {
             let completions = if extended { cq.wait_batch(1) } else { bench.cq.wait(1) };
             let expected = Wc::received(bench.victim.number(), u64::from(opcode), 5);
             let expected = if opcode % 2 == 1 { expected.with_immediate(opcode) } else { expected };
-            let with_immediate = matches!(opcode, 0x09 | 0x0b);
+            // The third generation tells its own opcodes there.
+            let writes: &[u32] = if third { &[0x00, 0x0d] } else { &[0x09, 0x0b] };
+            let with_immediate = writes.contains(&opcode);
             let kind = if with_immediate { IBV_WC_RECV_RDMA_WITH_IMM } else { IBV_WC_RECV };
             assert_completions(&completions, &[expected.with_opcode(kind)]);
         }
@@ -128,6 +132,9 @@ fn wire_opcodes_of_receives_are_told_apart_in_both_interfaces() {
 }
 
 fn a_completion_waits_for_its_second_half() {
+    if Device::present().cqe_size == 64 {
+        skip("the device writes both halves at once");
+    }
     let bench = Bench::new();
     let slots = (64 + 1) * 2_u32;
     // At every place of the ring, its last slot included, on two laps.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::CStr;
 
 use irdma_tests::context::{Context, PORT};
+use irdma_tests::device::{Device, feature};
 use irdma_tests::runner::{Test, on_c_provider};
 use irdma_tests::sys::*;
 use irdma_tests::test;
@@ -46,15 +47,22 @@ fn limits_are_those_of_the_hardware() {
     let context = Context::open();
     let attributes = context.query_device();
     assert_eq!(attributes.vendor_id, 0x8086);
-    assert_eq!((attributes.max_sge, attributes.max_sge_rd), (13, 13));
-    assert_eq!(attributes.max_srq, 0);
-    assert_eq!(attributes.atomic_cap, IBV_ATOMIC_NONE);
+    let device = Device::present();
+    let most = |count: i32| count as u32;
+    assert_eq!(
+        (most(attributes.max_sge), most(attributes.max_sge_rd)),
+        (device.fragments, device.read_fragments)
+    );
+    assert_eq!(attributes.max_srq > 0, device.has(feature::SRQ));
+    let atomics = device.has(feature::ATOMIC_OPS);
+    assert_eq!(attributes.atomic_cap, if atomics { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE });
     assert_eq!(attributes.phys_port_cnt, 1);
     assert!(
         attributes.max_qp > 64 && attributes.max_cq > 64 && attributes.max_mr > 64 && attributes.max_pd > 64
     );
-    // The longest queue of the widest requests: (32768 - 258) quanta of 8 per request.
-    assert_eq!(attributes.max_qp_wr, 4063);
+    // The longest queue of the widest requests: all quanta but 258 are for requests.
+    let widest = device.shift(device.fragments + 1, 0);
+    assert_eq!(most(attributes.max_qp_wr), (device.send_quanta - 258) >> widest);
     let version: Vec<u8> =
         attributes.fw_ver.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
     let version = String::from_utf8(version).expect("a firmware version in ASCII");

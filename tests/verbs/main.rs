@@ -6,6 +6,7 @@
 
 use std::process::ExitCode;
 
+mod atomics;
 mod concurrency;
 mod creation;
 mod datagrams;
@@ -24,7 +25,9 @@ mod posting;
 mod regions;
 mod removal;
 mod resizing;
+mod shared;
 mod states;
+mod timestamps;
 mod windows;
 
 fn main() -> ExitCode {
@@ -49,5 +52,8 @@ fn main() -> ExitCode {
         injected::TESTS,
         decoding::TESTS,
         concurrency::TESTS,
+        shared::TESTS,
+        atomics::TESTS,
+        timestamps::TESTS,
     ])
 }

@@ -14,10 +14,12 @@ use crate::errno::{self, Errno};
 use crate::file::OpenFile;
 use crate::method;
 use crate::object::Object;
+use crate::profile::Transport;
 
 /// What `help` answers.
 const HELP: &str = "\
 status                          objects alive, per open device node and in all
+describe                        what the device is: generation, transport, features, limits
 fail COMMAND [NTH] ERRNO [COUNT]
                                 let a verbs command (create_cq, reg_mr, modify_qp ...) fail from its
                                 NTH call on (1: the next) with ERRNO (ENOMEM or 12), COUNT times or for good
@@ -39,6 +41,7 @@ impl Device {
             ["help"] => Ok(HELP.to_owned()),
             ["status"] => Ok(self.status()),
             ["list"] => Ok(self.list()),
+            ["describe"] => Ok(self.describe()),
             ["fail", "clear"] => {
                 self.hardware.faults.clear();
                 Ok(String::new())
@@ -124,6 +127,32 @@ impl Device {
                     qp.id, qp.completion_context
                 );
             }
+        }
+        text
+    }
+
+    fn describe(&self) -> String {
+        let profile = &self.hardware.profile;
+        let limits = profile.limits();
+        let transport = match profile.transport {
+            Transport::Roce => "roce",
+            Transport::Iwarp => "iwarp",
+        };
+        let numbers = [
+            ("generation", limits.hardware_revision.into()),
+            ("features", limits.features),
+            ("cqe_size", profile.cqe_size() as u64),
+            ("fragments", limits.fragments.into()),
+            ("read_fragments", limits.read_fragments.into()),
+            ("inline_bytes", limits.inline_bytes.into()),
+            ("smallest_queue", limits.smallest_queue.into()),
+            ("sq_quanta", limits.sq_quanta.into()),
+            ("rq_quanta", limits.rq_quanta.into()),
+        ];
+        let mut text = format!("transport {transport}\n");
+        for (name, value) in numbers {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} {value}");
         }
         text
     }

@@ -26,6 +26,10 @@ pub fn check(session: &mut Session) {
             run(simulator, provider, folder, &[], &["removal::"])
         });
     }
+    // The C provider of rdma-core 44 does not know it.
+    session.check_on_device("verbs", "ours on GEN3", |simulator, folder| {
+        run(simulator, Provider::Ours, folder, &["--gen", "3"], &["--skip", "removal::"])
+    });
 }
 
 /// Runs the programs that `selection` leaves on a device with those options.
