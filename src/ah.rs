@@ -9,6 +9,7 @@ use rdma_core_sys::bindings::{ibv_ah, ibv_ah_attr, ibv_cmd_destroy_ah, ibv_pd, v
 use crate::boundary;
 use crate::command;
 use crate::context::Context;
+use crate::domain::Domain;
 use crate::errno::Errno;
 
 /// Numbers that a work request has room for.
@@ -47,7 +48,9 @@ unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) ->
                 ibv_cmd_destroy_ah(&mut handle.ah);
                 return Err(Errno::PROTOCOL);
             }
-            Context::of(context).objects().adopt(handle).map(NonNull::cast)
+            let handle = Context::of(context).objects().adopt(handle)?;
+            Domain::of(pd).enter();
+            Ok(handle.cast())
         })
     }
 }
@@ -57,7 +60,9 @@ unsafe extern "C" fn destroy_ah(ah: *mut ibv_ah) -> c_int {
     unsafe {
         let context = (*ah).context;
         boundary::status(context, "destroy_ah", || {
+            let domain = Domain::of((*ah).pd);
             Errno::check(ibv_cmd_destroy_ah(ah))?;
+            domain.leave();
             Context::of(context).objects().take_back(NonNull::new_unchecked(ah.cast::<AddressHandle>()));
             Ok(())
         })

@@ -16,6 +16,7 @@ use crate::boundary;
 use crate::capabilities::Capabilities;
 use crate::command;
 use crate::cq::CompletionQueue;
+use crate::environment;
 use crate::errno::{Errno, Result};
 use crate::log::{self, Level};
 use crate::matching::DRIVER_ID;
@@ -40,6 +41,7 @@ pub struct Context {
     queue_memory_pd: ibv_pd,
     queue_pairs: QueuePairs,
     objects: Objects,
+    single_threaded: bool,
 }
 
 const _: () = assert!(offset_of!(Context, verbs) == 0);
@@ -92,6 +94,11 @@ impl Context {
     /// The objects that the program holds.
     pub fn objects(&self) -> &Objects {
         &self.objects
+    }
+
+    /// Whether the person who runs the program says that it needs no locks.
+    pub fn is_single_threaded(&self) -> bool {
+        self.single_threaded
     }
 
     /// Whether the kernel has already freed everything of this context, so that
@@ -181,6 +188,7 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
         (&raw mut (*at).queue_memory_pd).write(queue_memory_pd);
         (&raw mut (*at).queue_pairs).write(queue_pairs);
         (&raw mut (*at).objects).write(Objects::default());
+        (&raw mut (*at).single_threaded).write(environment::is_on(environment::SINGLE_THREADED));
         verbs_set_ops(verbs, &operations::table(&capabilities));
     }
     core::mem::forget(opening);

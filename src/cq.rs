@@ -13,9 +13,9 @@ use irdma_hw::limits::{CompletionQueueSize, DeviceLimits, Features};
 use irdma_hw::queue::{self, Completion, CompletionQueueParts};
 use irdma_hw::ring::{CompletionRing, Doorbell, ShadowArea};
 use rdma_core_sys::bindings::{
-    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
-    ibv_cmd_destroy_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
-    verbs_context_ops, verbs_cq,
+    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
+    IBV_CREATE_CQ_ATTR_SINGLE_THREADED, ibv_cmd_destroy_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex,
+    ibv_cq_init_attr_ex, verbs_context_ops, verbs_cq,
 };
 use rdma_core_sys::driver_data::{COMPLETION_QUEUE, CreateCqRequest, RegisterMemoryRequest, ResizeCqRequest};
 
@@ -24,6 +24,7 @@ use crate::capabilities::Capabilities;
 use crate::command;
 use crate::context::{Context, QueuePairs};
 use crate::cq_ex;
+use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::lock::Lock;
 use crate::log::{self, Level};
@@ -47,6 +48,8 @@ pub struct CompletionQueue {
     // Before the memory that it works on.
     kernel: KernelCompletionQueue,
     rings: Mutex<Rings>,
+    /// The parent domain that it was created in, if any; outlives it.
+    domain: Option<NonNull<Domain>>,
     /// `None`: the shadow area follows the ring.
     _shadow: Option<QueueMemory>,
 }
@@ -149,6 +152,24 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// The parent domain to create the queue in, if any. Only parent domains have a meaning
+    /// for a completion queue.
+    ///
+    /// # Safety
+    /// It is alive.
+    unsafe fn domain<'a>(&self, context: *mut ibv_context) -> Result<Option<&'a Domain>> {
+        if self.attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD == 0 {
+            return Ok(None);
+        }
+        let pd = NonNull::new(self.attributes.parent_domain).ok_or(Errno::INVALID)?;
+        // SAFETY: as the caller promises.
+        let domain = unsafe { Domain::of(pd.as_ptr()) };
+        if domain.pd.context != context || !domain.is_parent() {
+            return Err(Errno::INVALID);
+        }
+        Ok(Some(domain))
+    }
+
     /// The attributes' flags, if they are to be looked at.
     fn flags(&self) -> u32 {
         if self.attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { self.attributes.flags } else { 0 }
@@ -176,11 +197,20 @@ unsafe fn size_for(
 }
 
 /// Memory of a ring, with room for a shadow area behind it if it is to follow.
-fn ring_memory(context: &Context, size: CompletionQueueSize, shadow_bytes: usize) -> Result<QueueMemory> {
+fn ring_memory(
+    context: &Context,
+    domain: Option<&Domain>,
+    size: CompletionQueueSize,
+    shadow_bytes: usize,
+) -> Result<QueueMemory> {
     let cq_pages = u16::try_from(size.pages()).map_err(|_| Errno::INVALID)?;
     let kind =
         RegisterMemoryRequest { reg_type: COMPLETION_QUEUE, cq_pages, ..RegisterMemoryRequest::default() };
-    QueueMemory::allocate(context.queue_memory_pd(), size.bytes() + shadow_bytes, kind)
+    let (pd, bytes) = (context.queue_memory_pd(), size.bytes() + shadow_bytes);
+    match domain {
+        Some(domain) => QueueMemory::allocate_in(domain, pd, bytes, kind),
+        None => QueueMemory::allocate(pd, bytes, kind),
+    }
 }
 
 /// Creates a queue.
@@ -203,7 +233,9 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
     let size = unsafe { size_for(context, limits, entries)? };
 
     let separate_shadow = limits.features.contains(Features::CQ_RESIZE);
-    let ring = ring_memory(owner, size, if separate_shadow { 0 } else { SHADOW_BYTES })?;
+    // SAFETY: as the caller promises.
+    let domain = unsafe { request.domain(context)? };
+    let ring = ring_memory(owner, domain, size, if separate_shadow { 0 } else { SHADOW_BYTES })?;
     let shadow = if separate_shadow {
         let kind = RegisterMemoryRequest { reg_type: COMPLETION_QUEUE, cq_pages: 1, ..Default::default() };
         Some(QueueMemory::allocate(owner.queue_memory_pd(), SHADOW_BYTES, kind)?)
@@ -258,24 +290,31 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
             number: response.cq_id,
         }
     };
-    let single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0;
+    let single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0
+        || domain.is_some_and(Domain::is_single_threaded)
+        || owner.is_single_threaded();
     // SAFETY: the first field was initialised above, each other field is written here, once.
     let cq = unsafe {
         (*(&raw mut (*at).verbs).cast::<ibv_cq>()).cqe = entries as c_int;
-        (&raw mut (*at).lock).write(if single_threaded { Lock::elided() } else { Lock::new() });
+        (&raw mut (*at).lock).write(Lock::unless(single_threaded));
         (&raw mut (*at).queue).write(UnsafeCell::new(queue::CompletionQueue::new(parts)));
         (&raw mut (*at).current).write(UnsafeCell::new(cq_ex::NONE));
         (&raw mut (*at).has_abandoned).write(AtomicBool::new(false));
         (&raw mut (*at).queue_pairs).write(NonNull::from(owner.queue_pairs()));
         (&raw mut (*at).kernel).write(kernel);
         (&raw mut (*at).rings).write(Mutex::new(Rings { size, current: ring, old: VecDeque::new() }));
+        (&raw mut (*at).domain).write(domain.map(NonNull::from));
         (&raw mut (*at)._shadow).write(shadow);
         cq.assume_init()
     };
     if request.extended {
         cq_ex::install(&cq, limits, request.attributes.wc_flags);
     }
-    owner.objects().adopt(cq)
+    let cq = owner.objects().adopt(cq)?;
+    if let Some(domain) = domain {
+        domain.enter();
+    }
+    Ok(cq)
 }
 
 unsafe extern "C" fn create_cq(
@@ -318,6 +357,12 @@ unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
             Errno::check(ibv_cmd_destroy_cq(cq))?;
             let mut cq = Context::of(context).objects().take_back(NonNull::from(CompletionQueue::of(cq)));
             cq.kernel.0 = None;
+            let domain = cq.domain;
+            // Its memory may be the domain's.
+            drop(cq);
+            if let Some(domain) = domain {
+                domain.as_ref().leave();
+            }
             Ok(())
         })
     }
@@ -341,7 +386,9 @@ unsafe fn resize(context: *mut ibv_context, cq: &CompletionQueue, entries: u32) 
     if size == rings.size {
         return Ok(());
     }
-    let memory = ring_memory(owner, size, 0)?;
+    // SAFETY: outlives the queue.
+    let domain = cq.domain.map(|domain| unsafe { domain.as_ref() });
+    let memory = ring_memory(owner, domain, size, 0)?;
     rings.old.try_reserve(1).map_err(|_| Errno::NO_MEMORY)?;
     {
         let _guard = cq.lock.lock();

@@ -14,6 +14,8 @@ impl Errno {
     pub const INVALID: Errno = Errno(libc::EINVAL);
     /// No room.
     pub const NO_MEMORY: Errno = Errno(libc::ENOMEM);
+    /// Something still needs it.
+    pub const BUSY: Errno = Errno(libc::EBUSY);
     /// Not for this object.
     pub const NOT_PERMITTED: Errno = Errno(libc::EPERM);
     /// The device or the kernel does not offer it.

@@ -27,6 +27,18 @@ impl Lock {
         Lock { held: AtomicBool::new(false), elided: true }
     }
 
+    /// A lock for queues of a program that has promised to be one thread at a time, or has not.
+    pub const fn unless(single_threaded: bool) -> Lock {
+        if single_threaded { Lock::elided() } else { Lock::new() }
+    }
+
+    /// Takes the lock if nobody holds it.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_>> {
+        // Acquire: as in `lock`.
+        (self.elided || !self.held.swap(true, Ordering::Acquire)).then(|| Guard(self))
+    }
+
     /// Takes the lock until the guard is dropped.
     #[inline]
     pub fn lock(&self) -> Guard<'_> {
@@ -90,6 +102,24 @@ impl Drop for Guard<'_> {
         // SAFETY: the guard is the proof that it is held.
         unsafe { self.0.unlock() }
     }
+}
+
+/// A number that no other thread has while this one lives; not 0.
+#[inline(always)]
+pub fn this_thread() -> usize {
+    let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the first word of the thread control block is its own address (System V ABI
+    // supplement for x86-64, "Thread-Local Storage").
+    unsafe {
+        core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, pure, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the register holds the thread pointer, and reading it has no effect.
+    unsafe {
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, pure, nomem));
+    }
+    pointer
 }
 
 /// Takes the locks of two queues that may be one and the same.

@@ -13,6 +13,7 @@ use rdma_core_sys::driver_data::RegisterMemoryRequest;
 
 use crate::command;
 use crate::context::Context;
+use crate::domain::{Domain, Lent};
 use crate::errno::{Errno, Result};
 
 /// Bytes of a page of the system.
@@ -79,8 +80,14 @@ impl Anonymous {
 }
 
 /// Zeroed memory for a ring or a shadow area: whole pages of its own, kept out of forked children.
-#[derive(Debug)]
-pub struct DmaBuffer(Mapping);
+pub struct DmaBuffer(Pages);
+
+/// Whose pages they are.
+enum Pages {
+    Own(Mapping),
+    /// The program's; to keep them out of children is its part as well.
+    Lent(Lent),
+}
 
 impl DmaBuffer {
     /// At least `length` bytes, aligned to a page of the system.
@@ -88,30 +95,46 @@ impl DmaBuffer {
         let mapping = Mapping::new(whole_pages(length)?, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
         // SAFETY: a range of whole pages that this mapping owns.
         Errno::check(unsafe { ibv_dontfork_range(mapping.base.as_ptr().cast(), mapping.length) })?;
-        Ok(DmaBuffer(mapping))
+        Ok(DmaBuffer(Pages::Own(mapping)))
+    }
+
+    /// The same for a queue of the kind `resource`, from the program if it has a say in `domain`.
+    fn allocate_in(domain: &Domain, length: usize, resource: u16) -> Result<DmaBuffer> {
+        match domain.allocate(whole_pages(length)?, page_size(), resource)? {
+            Some(lent) => Ok(DmaBuffer(Pages::Lent(lent))),
+            None => DmaBuffer::allocate(length),
+        }
     }
 
     /// Its first byte.
     pub fn base(&self) -> NonNull<u8> {
-        self.0.base
+        match &self.0 {
+            Pages::Own(mapping) => mapping.base,
+            Pages::Lent(lent) => lent.base(),
+        }
     }
 
     /// Its address, as the kernel is told it.
     pub fn address(&self) -> u64 {
-        self.0.base.as_ptr().expose_provenance() as u64
+        self.base().as_ptr().expose_provenance() as u64
     }
 
     /// Bytes, a multiple of the page size of the system.
     pub fn length(&self) -> usize {
-        self.0.length
+        match &self.0 {
+            Pages::Own(mapping) => mapping.length,
+            Pages::Lent(lent) => lent.length(),
+        }
     }
 }
 
 impl Drop for DmaBuffer {
     fn drop(&mut self) {
-        // SAFETY: the range of `allocate`, still mapped. A failure leaves the pages out of
-        // children, which is harmless for pages that are unmapped next.
-        unsafe { ibv_dofork_range(self.0.base.as_ptr().cast(), self.0.length) };
+        if let Pages::Own(mapping) = &self.0 {
+            // SAFETY: the range of `allocate`, still mapped. A failure leaves the pages out of
+            // children, which is harmless for pages that are unmapped next.
+            unsafe { ibv_dofork_range(mapping.base.as_ptr().cast(), mapping.length) };
+        }
     }
 }
 
@@ -129,7 +152,20 @@ impl QueueMemory {
     ///
     /// `pd` outlives it.
     pub fn allocate(pd: NonNull<ibv_pd>, length: usize, kind: RegisterMemoryRequest) -> Result<QueueMemory> {
-        let buffer = DmaBuffer::allocate(length)?;
+        QueueMemory::register(pd, DmaBuffer::allocate(length)?, kind)
+    }
+
+    /// The same, of the program's memory if it has a say in `domain`, which outlives it.
+    pub fn allocate_in(
+        domain: &Domain,
+        pd: NonNull<ibv_pd>,
+        length: usize,
+        kind: RegisterMemoryRequest,
+    ) -> Result<QueueMemory> {
+        QueueMemory::register(pd, DmaBuffer::allocate_in(domain, length, kind.reg_type)?, kind)
+    }
+
+    fn register(pd: NonNull<ibv_pd>, buffer: DmaBuffer, kind: RegisterMemoryRequest) -> Result<QueueMemory> {
         let registration = Registration::new(pd, &buffer, kind)?;
         Ok(QueueMemory { _registration: registration, buffer })
     }
@@ -221,8 +257,8 @@ mod tests {
 
     #[test]
     fn impossible_lengths_are_refused() {
-        assert_eq!(DmaBuffer::allocate(usize::MAX).unwrap_err(), Errno::NO_MEMORY);
-        assert_eq!(DmaBuffer::allocate(usize::MAX / 2).unwrap_err(), Errno::NO_MEMORY);
+        assert_eq!(DmaBuffer::allocate(usize::MAX).err(), Some(Errno::NO_MEMORY));
+        assert_eq!(DmaBuffer::allocate(usize::MAX / 2).err(), Some(Errno::NO_MEMORY));
     }
 
     #[test]

@@ -7,14 +7,15 @@ use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, null_mut};
 
 use rdma_core_sys::bindings::{
-    IBV_ACCESS_ON_DEMAND, IBV_REREG_MR_CHANGE_ACCESS, ibv_cmd_dereg_mr, ibv_cmd_reg_dmabuf_mr, ibv_mr,
-    ibv_pd, verbs_context_ops, verbs_mr,
+    IBV_ACCESS_ON_DEMAND, IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, ibv_cmd_dereg_mr,
+    ibv_cmd_reg_dmabuf_mr, ibv_mr, ibv_pd, verbs_context_ops, verbs_mr,
 };
 use rdma_core_sys::driver_data::RegisterMemoryRequest;
 
 use crate::boundary;
 use crate::command;
 use crate::context::Context;
+use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 
 /// Hands a registered region to the program.
@@ -25,7 +26,11 @@ unsafe fn hand_out(pd: *mut ibv_pd, mut region: Box<verbs_mr>, access: c_int) ->
     // Not every release of libibverbs sets it for every kind of region.
     region.access = access;
     // SAFETY: as the caller promises; the public part comes first.
-    unsafe { Context::of((*pd).context).objects().adopt(region).map(NonNull::cast) }
+    unsafe {
+        let region = Context::of((*pd).context).objects().adopt(region)?;
+        Domain::of(pd).enter();
+        Ok(region.cast())
+    }
 }
 
 unsafe extern "C" fn reg_mr(
@@ -85,6 +90,10 @@ unsafe extern "C" fn rereg_mr(
     unsafe {
         boundary::status((*region).ibv_mr.context, "rereg_mr", || {
             command::reregister_memory(region, flags as u32, pd, address, length, access)?;
+            if flags as u32 & IBV_REREG_MR_CHANGE_PD != 0 {
+                Domain::of((*region).ibv_mr.pd).leave();
+                Domain::of(pd).enter();
+            }
             if flags as u32 & IBV_REREG_MR_CHANGE_ACCESS != 0 {
                 // Whether fork protection was asked for is settled when the region is made.
                 let on_demand = IBV_ACCESS_ON_DEMAND as c_int;
@@ -100,7 +109,9 @@ unsafe extern "C" fn dereg_mr(region: *mut verbs_mr) -> c_int {
     unsafe {
         let context = (*region).ibv_mr.context;
         boundary::status(context, "dereg_mr", || {
+            let domain = Domain::of((*region).ibv_mr.pd);
             Errno::check(ibv_cmd_dereg_mr(region))?;
+            domain.leave();
             Context::of(context).objects().take_back(NonNull::new_unchecked(region));
             Ok(())
         })

@@ -17,6 +17,7 @@ use rdma_core_sys::inline::{ibv_inc_rkey, ibv_post_send};
 use crate::boundary;
 use crate::command;
 use crate::context::Context;
+use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 
 /// What the holder of a window may be allowed to do, and how it addresses it.
@@ -36,7 +37,9 @@ unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw
             }
             let mut window = Box::<ibv_mw>::default();
             command::alloc_mw(pd, kind, &mut *window)?;
-            Context::of(context).objects().adopt(window)
+            let window = Context::of(context).objects().adopt(window)?;
+            Domain::of(pd).enter();
+            Ok(window)
         })
     }
 }
@@ -46,7 +49,9 @@ unsafe extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
     unsafe {
         let context = (*window).context;
         boundary::status(context, "dealloc_mw", || {
+            let domain = Domain::of((*window).pd);
             Errno::check(ibv_cmd_dealloc_mw(window))?;
+            domain.leave();
             Context::of(context).objects().take_back(NonNull::new_unchecked(window));
             Ok(())
         })
@@ -91,7 +96,9 @@ unsafe fn check_bind(window: &ibv_mw, bind: &ibv_mw_bind) -> Result<()> {
     if region.access & IBV_ACCESS_ZERO_BASED as c_int != 0 {
         return Err(Errno::INVALID);
     }
-    if region.ibv_mr.pd != window.pd {
+    // A parent domain has the kernel's handle of the domain below it.
+    // SAFETY: both are alive, as long as what is in them.
+    if unsafe { (*region.ibv_mr.pd).handle != (*window.pd).handle } {
         return Err(Errno::NOT_PERMITTED);
     }
     // Where the range starts is for the device to judge: a region's device addresses need not

@@ -3,7 +3,7 @@
 use rdma_core_sys::bindings::verbs_context_ops;
 
 use crate::capabilities::Capabilities;
-use crate::{ah, context, cq, mr, multicast, mw, pd, qp, query, srq};
+use crate::{ah, context, cq, domain, mr, multicast, mw, pd, qp, query, srq};
 
 /// The operations of a context. What is left out, libibverbs refuses with `EOPNOTSUPP`.
 pub fn table(capabilities: &Capabilities) -> verbs_context_ops {
@@ -11,6 +11,7 @@ pub fn table(capabilities: &Capabilities) -> verbs_context_ops {
     context::install(&mut operations);
     query::install(&mut operations);
     pd::install(&mut operations);
+    domain::install(&mut operations);
     mr::install(&mut operations);
     mw::install(&mut operations);
     ah::install(&mut operations);

@@ -8,26 +8,33 @@ use rdma_core_sys::bindings::{ibv_cmd_dealloc_pd, ibv_context, ibv_pd, verbs_con
 use crate::boundary;
 use crate::command;
 use crate::context::Context;
+use crate::domain::Domain;
 use crate::errno::Errno;
 
 unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: libibverbs calls with an open context of ours.
     unsafe {
         boundary::object(context, "alloc_pd", || {
-            let mut pd = Box::<ibv_pd>::default();
-            command::alloc_pd(context, &mut *pd)?;
-            Context::of(context).objects().adopt(pd)
+            let mut domain = Box::<Domain>::default();
+            command::alloc_pd(context, &mut domain.pd)?;
+            domain.pd.context = context;
+            Context::of(context).objects().adopt(domain).map(NonNull::cast)
         })
     }
 }
 
+/// Frees a protection domain or a parent domain.
 unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    // SAFETY: libibverbs calls with what `alloc_pd` returned.
+    // SAFETY: libibverbs calls with what `alloc_pd` or `alloc_parent_domain` returned.
     unsafe {
         let context = (*pd).context;
         boundary::status(context, "dealloc_pd", || {
-            Errno::check(ibv_cmd_dealloc_pd(pd))?;
-            Context::of(context).objects().take_back(NonNull::new_unchecked(pd));
+            let domain = Domain::of(pd);
+            domain.release()?;
+            if !domain.is_parent() {
+                Errno::check(ibv_cmd_dealloc_pd(pd))?;
+            }
+            Context::of(context).objects().take_back(NonNull::from(domain));
             Ok(())
         })
     }

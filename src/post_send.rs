@@ -187,37 +187,47 @@ unsafe fn place_bind<G: Generation>(
     work: &ibv_send_wr,
 ) -> Result<(), Refusal> {
     request.opcode = Opcode::BindWindow;
-    // SAFETY: the member of the opcode, and as the caller promises; every region is inside a
-    // verbs_mr, as its first field.
+    // SAFETY: the member of the opcode, and as the caller promises.
     unsafe {
-        let bind = work.__bindgen_anon_2.bind_mw;
-        let region = bind.bind_info.mr.cast::<verbs_mr>().as_ref().ok_or(Refusal::Invalid)?;
-        let window = bind.mw.as_mut().ok_or(Refusal::Invalid)?;
-        let type_1 = window.type_ == IBV_MW_TYPE_1;
-        if !type_1 && region.access as u32 & IBV_ACCESS_ZERO_BASED != 0 {
-            return Err(Refusal::Invalid);
-        }
-        let key = if type_1 { bind.rkey } else { window.rkey & !0xFF | bind.rkey & 0xFF };
-        let allows = |right: ibv_access_flags| bind.bind_info.mw_access_flags & right != 0;
-        let has_atomics = qp.postable >> IBV_WR_ATOMIC_FETCH_AND_ADD & 1 != 0;
-        batch.bind(
-            &request,
-            &Bind {
-                window_key: key,
-                region_key: region.ibv_mr.rkey,
-                address: (!allows(IBV_ACCESS_ZERO_BASED)).then_some(bind.bind_info.addr),
-                length: bind.bind_info.length,
-                remote_read: allows(IBV_ACCESS_REMOTE_READ),
-                remote_write: allows(IBV_ACCESS_REMOTE_WRITE),
-                remote_atomic: has_atomics && allows(IBV_ACCESS_REMOTE_ATOMIC),
-                type_1,
-            },
-        )?;
-        if !type_1 {
-            window.rkey = key;
+        let work = work.__bindgen_anon_2.bind_mw;
+        let window = work.mw.as_mut().ok_or(Refusal::Invalid)?;
+        let bind = bind_of(qp, window, work.rkey, &work.bind_info)?;
+        batch.bind(&request, &bind)?;
+        if !bind.type_1 {
+            window.rkey = bind.window_key;
         }
     }
     Ok(())
+}
+
+/// A bind as the hardware half takes it; a window of type 2 takes the low byte of `rkey` only.
+///
+/// # Safety
+/// The region is alive, unless it is NULL.
+pub unsafe fn bind_of(
+    qp: &QueuePair,
+    window: &ibv_mw,
+    rkey: u32,
+    asked: &ibv_mw_bind_info,
+) -> Result<Bind, Refusal> {
+    // SAFETY: as the caller promises; every region is inside a verbs_mr, as its first field.
+    let region = unsafe { asked.mr.cast::<verbs_mr>().as_ref() }.ok_or(Refusal::Invalid)?;
+    let type_1 = window.type_ == IBV_MW_TYPE_1;
+    if !type_1 && region.access as u32 & IBV_ACCESS_ZERO_BASED != 0 {
+        return Err(Refusal::Invalid);
+    }
+    let allows = |right: ibv_access_flags| asked.mw_access_flags & right != 0;
+    let has_atomics = qp.postable >> IBV_WR_ATOMIC_FETCH_AND_ADD & 1 != 0;
+    Ok(Bind {
+        window_key: if type_1 { rkey } else { window.rkey & !0xFF | rkey & 0xFF },
+        region_key: region.ibv_mr.rkey,
+        address: (!allows(IBV_ACCESS_ZERO_BASED)).then_some(asked.addr),
+        length: asked.length,
+        remote_read: allows(IBV_ACCESS_REMOTE_READ),
+        remote_write: allows(IBV_ACCESS_REMOTE_WRITE),
+        remote_atomic: has_atomics && allows(IBV_ACCESS_REMOTE_ATOMIC),
+        type_1,
+    })
 }
 
 /// Fills the operation of this file.

@@ -16,9 +16,11 @@ use crate::boundary;
 use crate::capabilities::Capabilities;
 use crate::context::Context;
 use crate::cq::CompletionQueue;
+use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::lock::{Lock, lock_both};
 use crate::memory::QueueMemory;
+use crate::qp_batch::Builder;
 use crate::srq;
 use crate::table::Slot;
 use crate::{post_recv, post_send, qp_create, qp_state};
@@ -32,6 +34,8 @@ pub struct QueuePair {
     pub(crate) queues: queue::QueuePair,
     /// Excludes other posts to the send queue.
     pub(crate) send_lock: Lock,
+    /// Work requests that are added one by one; only if the program asked for that.
+    pub(crate) builder: Builder,
     /// Excludes other posts to the receive queue.
     pub(crate) receive_lock: Lock,
     /// Bit N: work requests of `enum ibv_wr_opcode` N can be posted.
@@ -48,6 +52,8 @@ pub struct QueuePair {
     pub(crate) recv_cq: NonNull<CompletionQueue>,
     /// Where its receives come from, if not from a queue of its own; outlives it as they do.
     pub(crate) shared: Option<NonNull<srq::SharedReceiveQueue>>,
+    /// What it was created in; outlives it as well.
+    pub(crate) domain: NonNull<Domain>,
     // Before the memory that it works on.
     pub(crate) kernel: KernelQueuePair,
     pub(crate) _memory: QueueMemory,
@@ -175,9 +181,13 @@ unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
             }
             let mut pair = owner.objects().take_back(NonNull::from(pair));
             pair.kernel.0 = None;
+            let domain = pair.domain;
             if let Some(slot) = pair.slot.take() {
                 owner.queue_pairs().give_back(slot);
             }
+            // Its memory may be the domain's.
+            drop(pair);
+            domain.as_ref().leave();
             Ok(())
         })
     }

@@ -16,18 +16,21 @@ use irdma_hw::queue::{
 use irdma_hw::ring::{Doorbell, QuantumRing};
 use rdma_core_sys::bindings::*;
 use rdma_core_sys::driver_data::{CreateQpRequest, CreateQpResponse, QUEUE_PAIR, RegisterMemoryRequest};
-use rdma_core_sys::queue_pair::QueuePairHead;
+use rdma_core_sys::queue_pair::{CompMaskOffset, QueuePairHead};
 
 use crate::boundary;
 use crate::capabilities::Capabilities;
 use crate::command;
 use crate::context::{Context, QueuePairs};
 use crate::cq::CompletionQueue;
+use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::lock::Lock;
 use crate::log::{self, Level};
 use crate::memory::QueueMemory;
 use crate::qp::{KernelQueuePair, QueuePair, with_both_cqs};
+use crate::qp_batch::Builder;
+use crate::qp_ex;
 use crate::srq::SharedReceiveQueue;
 use crate::table::Slot;
 
@@ -77,13 +80,18 @@ fn plan(limits: &DeviceLimits, attributes: &ibv_qp_init_attr) -> core::result::R
     })
 }
 
-/// Creates a queue pair; on success `attributes.cap` becomes what it can do.
+/// Creates a queue pair; on success `attributes.cap` becomes what it can do. With
+/// `send_operations`, it has the builders of those (`IBV_QP_EX_WITH_*`).
 ///
 /// # Safety
 /// `pd` is alive, the attributes name objects of its context or NULL.
-unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<NonNull<QueuePair>> {
+unsafe fn create(
+    pd: *mut ibv_pd,
+    attributes: &mut ibv_qp_init_attr,
+    send_operations: Option<u64>,
+) -> Result<NonNull<QueuePair>> {
     // SAFETY: as the caller promises.
-    let (context, owner) = unsafe { ((*pd).context, Context::of((*pd).context)) };
+    let (context, owner, domain) = unsafe { ((*pd).context, Context::of((*pd).context), Domain::of(pd)) };
     let limits = owner.limits();
     if !matches!(attributes.qp_type, IBV_QPT_RC | IBV_QPT_UD) {
         return Err(Errno::NOT_SUPPORTED);
@@ -101,7 +109,8 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
     })?;
 
     let layout = QueuePairMemory::new(plan.send, plan.receive);
-    let memory = QueueMemory::allocate(
+    let memory = QueueMemory::allocate_in(
+        domain,
         NonNull::new(pd).ok_or(Errno::INVALID)?,
         layout.bytes,
         RegisterMemoryRequest {
@@ -151,6 +160,13 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
         (QuantumRing::new(base, send.quanta), QuantumRing::new(base.add(layout.receive), receive.quanta))
     };
     let capabilities = QueuePairCapabilities::from_bits_retain(response.qp_caps);
+    let postable = postable(limits, plan.service, capabilities);
+    let has_type_2_windows = owner.capabilities().has_type_2_windows();
+    if send_operations.is_some_and(|asked| asked & !qp_ex::supported(postable, has_type_2_windows) != 0) {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    let single_threaded = domain.is_single_threaded() || owner.is_single_threaded();
+    let binds_windows = send_operations.is_some_and(|asked| asked & u64::from(IBV_QP_EX_WITH_BIND_MW) != 0);
     let queues = queue::QueuePair::new(
         SendQueue::new(SendQueueParts {
             ring: send_ring,
@@ -173,20 +189,30 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<N
     // SAFETY: the first field was initialised above, each other field is written here, once.
     let qp = unsafe {
         (&raw mut (*at).queues).write(queues);
-        (&raw mut (*at).send_lock).write(Lock::new());
-        (&raw mut (*at).receive_lock).write(Lock::new());
-        (&raw mut (*at).postable).write(postable(limits, plan.service, capabilities));
+        (&raw mut (*at).send_lock).write(Lock::unless(single_threaded));
+        (&raw mut (*at).receive_lock).write(Lock::unless(single_threaded));
+        (&raw mut (*at).builder).write(Builder::new(if binds_windows { send.quanta } else { 0 }));
+        (&raw mut (*at).postable).write(postable);
         (&raw mut (*at).signals_all).write(attributes.sq_sig_all != 0);
         (&raw mut (*at).is_fresh).write(AtomicBool::new(true));
         (&raw mut (*at).slot).write(OnceLock::new());
         (&raw mut (*at).send_cq).write(send_cq);
         (&raw mut (*at).recv_cq).write(recv_cq);
         (&raw mut (*at).shared).write(shared.map(NonNull::cast::<SharedReceiveQueue>));
+        (&raw mut (*at).domain).write(NonNull::from(domain));
         (&raw mut (*at).kernel).write(kernel);
         (&raw mut (*at)._memory).write(memory);
         qp.assume_init()
     };
+    if let Some(asked) = send_operations {
+        // SAFETY: initialised, and not handed out yet.
+        let head = unsafe { &mut *qp.head.get() };
+        // SAFETY: all bytes of the head are initialised, and those of functions are NULL.
+        qp_ex::install(unsafe { &mut head.qp_ex }, limits.generation, plan.service, asked);
+        CompMaskOffset::probe().ok_or(Errno::INTERNAL)?.mark_extended(head);
+    }
     let qp = owner.objects().adopt(qp)?;
+    domain.enter();
     if let Some(slot) = reserved.slot.take() {
         // SAFETY: adopted, and not handed out yet.
         let slot = unsafe { qp.as_ref() }.slot.get_or_init(|| slot);
@@ -283,11 +309,45 @@ fn postable(limits: &DeviceLimits, service: Service, capabilities: QueuePairCapa
 unsafe extern "C" fn create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     // SAFETY: libibverbs calls with a domain of ours and the program's attributes.
     unsafe {
-        boundary::object((*pd).context, "create_qp", || create(pd, &mut *attributes).map(NonNull::cast))
+        boundary::object((*pd).context, "create_qp", || create(pd, &mut *attributes, None).map(NonNull::cast))
     }
 }
 
-/// Fills the operation of this file.
+unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    attributes: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    // SAFETY: libibverbs calls with an open context of ours and the program's attributes.
+    unsafe {
+        boundary::object(context, "create_qp_ex", || {
+            let asked = &mut *attributes;
+            let has = |mask| asked.comp_mask & mask != 0;
+            if asked.comp_mask & !KNOWN != 0 {
+                return Err(Errno::NOT_SUPPORTED);
+            }
+            if !has(IBV_QP_INIT_ATTR_PD) || asked.pd.is_null() || (*asked.pd).context != context {
+                return Err(Errno::INVALID);
+            }
+            let operations = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(asked.send_ops_flags);
+            let mut plain = ibv_qp_init_attr {
+                qp_context: asked.qp_context,
+                send_cq: asked.send_cq,
+                recv_cq: asked.recv_cq,
+                srq: asked.srq,
+                cap: asked.cap,
+                qp_type: asked.qp_type,
+                sq_sig_all: asked.sq_sig_all,
+            };
+            let qp = create(asked.pd, &mut plain, operations)?;
+            asked.cap = plain.cap;
+            Ok(qp.cast())
+        })
+    }
+}
+
+/// Fills the operations of this file.
 pub fn install(operations: &mut verbs_context_ops) {
     operations.create_qp = Some(create_qp);
+    operations.create_qp_ex = Some(create_qp_ex);
 }

@@ -20,6 +20,7 @@ use crate::boundary;
 use crate::capabilities::Capabilities;
 use crate::command;
 use crate::context::Context;
+use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::lock::Lock;
 use crate::log::{self, Level};
@@ -34,6 +35,8 @@ pub struct SharedReceiveQueue {
     /// Excludes other posts.
     lock: Lock,
     queue: queue::SharedReceiveQueue,
+    /// What it was created in; outlives it.
+    domain: NonNull<Domain>,
     // Before the memory that it works on.
     kernel: KernelSharedReceiveQueue,
     _memory: QueueMemory,
@@ -83,7 +86,7 @@ unsafe fn create(pd: NonNull<ibv_pd>, attributes: &mut ibv_srq_attr) -> Result<N
     // SAFETY: as the caller promises.
     let context = unsafe { pd.as_ref().context };
     // SAFETY: as above; for the lines, too.
-    let owner = unsafe { Context::of(context) };
+    let (owner, domain) = unsafe { (Context::of(context), Domain::of(pd.as_ptr())) };
     let limits = owner.limits();
     let size = limits.shared_receive_queue(attributes.max_wr, attributes.max_sge).map_err(|exceeded| {
         // SAFETY: as above.
@@ -95,7 +98,7 @@ unsafe fn create(pd: NonNull<ibv_pd>, attributes: &mut ibv_srq_attr) -> Result<N
         rq_pages,
         ..RegisterMemoryRequest::default()
     };
-    let memory = QueueMemory::allocate(pd, size.bytes() + SHADOW_BYTES, kind)?;
+    let memory = QueueMemory::allocate_in(domain, pd, size.bytes() + SHADOW_BYTES, kind)?;
     let ring_base = memory.buffer().base();
     // SAFETY: the memory has that many bytes behind the ring.
     let shadow_base = unsafe { ring_base.add(size.bytes()) };
@@ -138,15 +141,18 @@ unsafe fn create(pd: NonNull<ibv_pd>, attributes: &mut ibv_srq_attr) -> Result<N
             max_fragments: limits.shared_fragments(answered),
         }
     };
+    let single_threaded = domain.is_single_threaded() || owner.is_single_threaded();
     // SAFETY: the first field was initialised above, each other field is written here, once.
     let srq = unsafe {
-        (&raw mut (*at).lock).write(Lock::new());
+        (&raw mut (*at).lock).write(Lock::unless(single_threaded));
         (&raw mut (*at).queue).write(queue::SharedReceiveQueue::new(parts));
+        (&raw mut (*at).domain).write(NonNull::from(domain));
         (&raw mut (*at).kernel).write(kernel);
         (&raw mut (*at)._memory).write(memory);
         srq.assume_init()
     };
     let srq = owner.objects().adopt(srq)?;
+    domain.enter();
     attributes.max_wr = answered.usable_entries();
     attributes.max_sge = asked.attr.max_sge;
     Ok(srq)
@@ -192,6 +198,10 @@ unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
             let queue = NonNull::from(SharedReceiveQueue::of(srq));
             let mut srq = Context::of(context).objects().take_back(queue);
             srq.kernel.0 = None;
+            let domain = srq.domain;
+            // Its memory may be the domain's.
+            drop(srq);
+            domain.as_ref().leave();
             Ok(())
         })
     }

@@ -131,9 +131,28 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         list: &[Sge],
         immediate: Option<u32>,
     ) -> Result<(), Refusal> {
-        if list.len() > usize::from(self.queue.max_fragments)
-            || (immediate.is_some() && !G::INLINE.with_immediate)
-        {
+        if list.len() > usize::from(self.queue.max_fragments) {
+            return Err(Refusal::Invalid);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.inline_pieces(request, list, immediate) }
+    }
+
+    /// The same in any number of pieces.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing is changed.
+    ///
+    /// # Safety
+    /// All bytes of the list are readable, or more than the queue takes.
+    #[inline(always)]
+    pub unsafe fn inline_pieces(
+        &mut self,
+        request: &SendRequest,
+        list: &[Sge],
+        immediate: Option<u32>,
+    ) -> Result<(), Refusal> {
+        if immediate.is_some() && !G::INLINE.with_immediate {
             return Err(Refusal::Invalid);
         }
         let length = list.iter().map(|sge| u64::from(sge.length)).sum::<u64>();

@@ -110,7 +110,7 @@ fn equal<G: Generation>(
             }
             // Inline data of a stack's other place: the same bytes, so the same words; addresses differ.
             let mask = |words: &[u64]| -> Vec<u64> {
-                let is_address = |at: usize| wqe.words[3] >> 57 & 1 == 0 && at % 2 == 0;
+                let is_address = |at: usize| wqe.words[3] >> 57 & 1 == 0 && at.is_multiple_of(2);
                 words.iter().enumerate().map(|(at, word)| if is_address(at) { 0 } else { *word }).collect()
             };
             let expected = expected.map(|twin| (twin.index, twin.valid, mask(&twin.words)));
