@@ -8,8 +8,6 @@ pub struct Case {
     pub processes: Processes,
     /// What a good run shows.
     pub expect: Expect,
-    /// The known fault of rdma-core 44's provider that makes it fail there.
-    pub c_fault: Option<&'static str>,
 }
 
 /// How many processes a case has.
@@ -103,7 +101,6 @@ pub fn cases(full: bool) -> Vec<Case> {
             command: words(&format!("{program} {arguments}")),
             processes,
             expect,
-            c_fault: None,
         }
     };
     let mut cases: Vec<Case> = ALONE.iter().map(row(Processes::Alone)).collect();
@@ -122,12 +119,7 @@ impl Perftest {
         let mut cases = Vec::new();
         let mut add = |arguments: String, processes, sizes| {
             let command = format!("{} -c {} -F {arguments}", self.program, self.connection);
-            cases.push(Case {
-                command: words(&command),
-                processes,
-                expect: Expect::Sizes(sizes),
-                c_fault: None,
-            });
+            cases.push(Case { command: words(&command), processes, expect: Expect::Sizes(sizes) });
         };
         let one = Processes::Pairs(1);
         let many = format!("-n {iterations}");
