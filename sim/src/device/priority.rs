@@ -52,11 +52,5 @@ pub fn come_first(mode: Mode) {
     }
     // SAFETY: a system call without pointers, about this process.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    Attributes {
-        policy: libc::SCHED_OTHER as u32,
-        nice,
-        runtime: SLICE,
-        ..Attributes::default()
-    }
-    .take();
+    Attributes { policy: libc::SCHED_OTHER as u32, nice, runtime: SLICE, ..Attributes::default() }.take();
 }
