@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::domain::ThreadDomain;
 use crate::sys::*;
 use crate::{Errno, clear_errno, last_errno};
 
@@ -101,6 +102,8 @@ impl Drop for Context {
 pub struct Pd {
     raw: *mut ibv_pd,
     context: Arc<Context>,
+    /// What a parent domain is made of.
+    _parts: Option<(Arc<Pd>, Option<Arc<ThreadDomain>>)>,
 }
 
 // SAFETY: libibverbs objects may be used from any thread.
@@ -117,7 +120,30 @@ impl Pd {
         if raw.is_null() {
             return Err(last_errno());
         }
-        Ok(Arc::new(Pd { raw, context: Arc::clone(context) }))
+        Ok(Arc::new(Pd::own(raw, context)))
+    }
+
+    /// Takes over a domain made by the library.
+    pub fn own(raw: *mut ibv_pd, context: &Arc<Context>) -> Pd {
+        Pd { raw, context: Arc::clone(context), _parts: None }
+    }
+
+    /// Takes over a parent domain made by the library.
+    pub(crate) fn own_parent(
+        raw: *mut ibv_pd,
+        below: &Arc<Pd>,
+        threads: Option<&Arc<ThreadDomain>>,
+    ) -> Arc<Pd> {
+        let context = Arc::clone(&below.context);
+        Arc::new(Pd { raw, context, _parts: Some((Arc::clone(below), threads.cloned())) })
+    }
+
+    /// Tries to free it while something needs it: must be refused with the returned error number.
+    pub fn refused_dealloc(&self) -> Errno {
+        // SAFETY: the domain is alive; a refused call leaves it so, a success ends the program.
+        let result = unsafe { ibv_dealloc_pd(self.raw) };
+        assert_ne!(result, 0, "dealloc_pd of a domain in use");
+        result
     }
 
     /// Allocates one, which must succeed.

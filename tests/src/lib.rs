@@ -6,12 +6,14 @@
 //! a provider; the same program runs on any that libibverbs loads.
 
 pub mod bench;
+pub mod builder;
 pub mod channel;
 pub mod context;
 pub mod control;
 pub mod cq;
 pub mod cq_ex;
 pub mod device;
+pub mod domain;
 pub mod fixtures;
 pub mod memory;
 pub mod process;

@@ -159,6 +159,16 @@ impl SendWork {
     }
 }
 
+impl SendWork {
+    /// The elements.
+    pub(crate) fn elements(&self) -> &[ibv_sge] {
+        match &self.list {
+            List::Elements(elements) => elements,
+            List::Stale(_) => &[],
+        }
+    }
+}
+
 /// A receive work request.
 pub struct ReceiveWork {
     /// The library's struct; `next` and `sg_list` are set when it is posted.

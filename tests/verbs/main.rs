@@ -7,11 +7,13 @@
 use std::process::ExitCode;
 
 mod atomics;
+mod builders;
 mod concurrency;
 mod creation;
 mod datagrams;
 mod decoding;
 mod device;
+mod domains;
 mod errors;
 mod events;
 mod extended;
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
         resizing::TESTS,
         extended::TESTS,
         states::TESTS,
+        builders::TESTS,
+        domains::TESTS,
         device::TESTS,
         lifetime::TESTS,
         injected::TESTS,
