@@ -112,8 +112,8 @@ pub fn cases(full: bool) -> Vec<Case> {
 }
 
 impl Perftest {
-    /// Default, all sizes, both directions, four queue pairs, posting lists, events, inline
-    /// sizes around its limits, and four processes at once.
+    /// Default, without work request builders, all sizes, both directions, four queue pairs,
+    /// posting lists, events, inline sizes around its limits, and four processes at once.
     fn cases(&self, full: bool) -> Vec<Case> {
         let iterations = if full { 5000 } else { 100 };
         let mut cases = Vec::new();
@@ -127,11 +127,15 @@ impl Perftest {
         let inline = if self.has_inline { " -I 64" } else { "" };
         let default = format!("{many} -s 1024{inline}");
         add(default.clone(), one, 1);
+        // Of itself it uses work request builders where the provider has them.
+        add(format!("{default} --use_old_post_send"), one, 1);
         add(format!("-a -n {}{inline}", if full { 1000 } else { 20 }), one, self.sizes);
         if self.is_bandwidth {
             add(format!("{default} -b"), one, 1);
             add(format!("{default} -q 4"), one, 1);
-            add(format!("-n {} -s 1024{inline} -l 16", iterations / 16 * 16), one, 1);
+            let lists = format!("-n {} -s 1024{inline} -l 16", iterations / 16 * 16);
+            add(lists.clone(), one, 1);
+            add(format!("{lists} --use_old_post_send"), one, 1);
         }
         if self.has_events {
             add(format!("{default} -e"), one, 1);
