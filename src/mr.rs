@@ -89,6 +89,9 @@ unsafe extern "C" fn rereg_mr(
     // SAFETY: libibverbs calls with what `reg_mr` returned; the kernel checks the memory.
     unsafe {
         boundary::status((*region).ibv_mr.context, "rereg_mr", || {
+            if pd.is_null() && flags as u32 & IBV_REREG_MR_CHANGE_PD != 0 {
+                return Err(Errno::INVALID);
+            }
             command::reregister_memory(region, flags as u32, pd, address, length, access)?;
             if flags as u32 & IBV_REREG_MR_CHANGE_PD != 0 {
                 Domain::of((*region).ibv_mr.pd).leave();

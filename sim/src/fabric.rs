@@ -6,6 +6,7 @@ use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -156,8 +157,10 @@ fn spawn(folder: &Folder, lock: Lock, options: DeviceOptions, own: bool) -> Resu
         }
         process => {
             drop((signal, lock));
-            // End of file, if the child failed; what it has to say is in the log.
+            // End of file, if the child failed; what it has to say is in the log once it has ended.
             if ready.read(&mut [0]).unwrap_or(0) == 0 {
+                // SAFETY: our child, and its status is not asked for.
+                unsafe { libc::waitpid(process, ptr::null_mut(), 0) };
                 bail!("the device process failed: {}", last_words(folder));
             }
             Ok(Started { process, lifeline })

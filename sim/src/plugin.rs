@@ -1,6 +1,7 @@
 //! Which provider a program loads: ours or the distribution's, and never the other by accident.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -26,6 +27,9 @@ pub struct Driver {
     pub ours: bool,
 }
 
+/// What ends a name in a driver file or in `RDMAV_DRIVERS`.
+const SEPARATORS: &[u8] = b" \t\n:;";
+
 /// Finds the driver. `given` is our plugin or its folder, if the user said where it is.
 pub fn driver(provider: Provider, given: Option<&Path>) -> Result<Driver> {
     if provider == Provider::C {
@@ -44,6 +48,11 @@ pub fn driver(provider: Provider, given: Option<&Path>) -> Result<Driver> {
         .with_context(|| format!("no plugin {}: build it with `cargo xtask build`", library.display()))?;
     let (name, _) = split(&library)
         .with_context(|| format!("{} is not named like a plugin (libirdma-rdmavNN.so)", library.display()))?;
+    ensure!(
+        !name.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)),
+        "libibverbs cannot load {}: blanks, ':' and ';' end the path of a plugin; put it elsewhere",
+        library.display()
+    );
     Ok(Driver { name, ours: true })
 }
 
@@ -127,6 +136,19 @@ mod tests {
         assert_eq!(release_of("libibverbs.so.1.14.44.0"), Some(44));
         assert_eq!(release_of("libibverbs.so.1.18.65.0"), Some(65));
         assert_eq!(release_of("libibverbs.so.1"), None);
+    }
+
+    #[test]
+    fn a_plugin_that_libibverbs_would_not_find_is_refused() {
+        for name in ["with blank", "with:colon", "with;semicolon"] {
+            let folder = std::env::temp_dir().join(format!("irdma-sim-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("libirdma-rdmav34.so"), "").unwrap();
+            let result = driver(Provider::Ours, Some(&folder));
+            fs::remove_dir_all(&folder).unwrap();
+            let error = format!("{:#}", result.unwrap_err());
+            assert!(error.contains("put it elsewhere"), "{error}");
+        }
     }
 
     #[test]

@@ -59,6 +59,7 @@ fn is_executable(path: &Path) -> bool {
 fn check(program: &Path) -> Result<()> {
     let mut path = program.to_owned();
     for _ in 0..MOST_INTERPRETERS {
+        ensure!(path.exists(), "{}: there is no interpreter {}", program.display(), path.display());
         ensure!(is_executable(&path), "{}: not an executable file", path.display());
         check_privileges(&path)?;
         let mut file = File::open(&path).with_context(|| {
@@ -206,6 +207,8 @@ mod tests {
         assert!(Sample::new("cut", &elf(2, 9)).complaint().contains("damaged"));
         assert!(Sample::new("text", b"hello").complaint().contains("neither an ELF"));
         assert!(Sample::new("empty", b"").complaint().contains("neither an ELF"));
+        let orphan = Sample::new("orphan", b"#!/no/such/interpreter\n").complaint();
+        assert!(orphan.contains("there is no interpreter /no/such/interpreter"), "{orphan}");
         let mut other = elf(2, 0);
         other[18] = 3;
         assert!(Sample::new("other", &other).complaint().contains("another machine"));

@@ -139,6 +139,18 @@ fn exit_codes_are_the_programs_or_tell_what_is_wrong() {
     assert_eq!(launcher.succeed(&["list"]), "");
 }
 
+#[test]
+fn a_device_that_does_not_start_says_why() {
+    let mut launcher = Launcher::new("deep");
+    let top = launcher.folder.clone();
+    launcher.folder.push("x".repeat(100));
+    fs::create_dir(&launcher.folder).unwrap();
+    launcher.refused(&["start", "lab"], 1, "the path of the device's socket is too long");
+    let run = ["run", "--provider", "c", "--", "true"];
+    launcher.refused(&run, 1, "the path of the device's socket is too long");
+    launcher.folder = top;
+}
+
 /// What a program finds of the device, in a script's words.
 const LOOK: &str = "cat /sys/class/infiniband/irdma0/node_type /sys/class/infiniband_verbs/uverbs0/ibdev && \
                     ls /sys/class/infiniband && cat /etc/libibverbs.d/* && test -c /dev/infiniband/uverbs0 && \
