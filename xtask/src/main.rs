@@ -1,5 +1,6 @@
-//! The project's commands: `cargo xtask demo`, `build`, `test`, `sim`.
+//! The project's commands: `cargo xtask demo`, `build`, `test`, `bench`, `sim`.
 
+mod bench;
 mod demo;
 mod inspect;
 mod layout;
@@ -40,6 +41,8 @@ enum Task {
     },
     /// Install what is missing and run all tests
     Test(test::Options),
+    /// Measure the verbs of the data path, beside the C provider
+    Bench(bench::Options),
     /// Run a program on the software device
     Sim {
         #[command(flatten)]
@@ -65,6 +68,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Demo(options) => demo::run(options),
         Task::Build { root } => build(root),
         Task::Test(options) => test::run(options),
+        Task::Bench(options) => bench::run(options),
         Task::Sim { options, program } => {
             packages::install(packages::BUILD.iter().chain(packages::DEMO))?;
             let mut command = options.command(&Simulator::build()?);

@@ -15,6 +15,9 @@ pub const DEMO: &[&str] = &["ibverbs-providers", "ibverbs-utils", "perftest"];
 /// What the tests run beside both.
 pub const TEST: &[&str] = &["python3-pyverbs", "ucx-utils", "xz-utils"];
 
+/// What counting instructions takes.
+pub const BENCH: &[&str] = &["valgrind"];
+
 /// Installs those of `packages` that are missing, saying which.
 pub fn install<'a>(packages: impl IntoIterator<Item = &'a &'static str>) -> Result<()> {
     let missing = missing(packages)?;

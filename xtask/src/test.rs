@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that is checked, and its summary.
 
 mod code;
+mod instructions;
 mod matrix;
 mod misuse;
 mod object;
@@ -28,7 +29,9 @@ pub struct Options {
 
 /// Runs the tests; fails if one of them does.
 pub fn run(options: Options) -> Result<ExitCode> {
-    packages::install(packages::BUILD.iter().chain(packages::DEMO).chain(packages::TEST))?;
+    packages::install(
+        packages::BUILD.iter().chain(packages::DEMO).chain(packages::TEST).chain(packages::BENCH),
+    )?;
     process::adopt_orphans()?;
     let mut session = Session::new(options.full, options.filter)?;
     code::check(&mut session);
@@ -36,6 +39,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     programs::check(&mut session);
     verbs::check(&mut session);
     misuse::check(&mut session);
+    instructions::check(&mut session);
     speed::check(&mut session);
     Ok(if session.conclude() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,0 +1,240 @@
+//! The objects that rows are measured on: queue pairs that talk to themselves.
+
+use std::ffi::c_long;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+use irdma_tests::context::{Context, Pd, check_destroyed};
+use irdma_tests::cq::Cq;
+use irdma_tests::cq_ex::CqEx;
+use irdma_tests::fixtures::Q_KEY;
+use irdma_tests::memory::Mr;
+use irdma_tests::qp::{Ah, Connection, Qp, QpOptions};
+use irdma_tests::sys::*;
+
+use crate::requests::Requests;
+use crate::row::Handles;
+
+/// Work requests of a round.
+pub const ROUND: usize = 64;
+
+/// Bytes of every message that is not about its length.
+pub const MESSAGE: usize = 64;
+
+/// Entries of each completion queue: several rounds.
+const ENTRIES: u32 = 1024;
+
+/// Every kind of bed, those that the provider offers.
+pub struct Beds {
+    /// RC, locked.
+    pub connected: Rc<Bed>,
+    /// UD, locked.
+    pub datagram: Rc<Bed>,
+    /// RC, on completion queues with the extended interface.
+    pub extended: Rc<Bed>,
+    /// RC, in a thread domain, on completion queues of a single thread.
+    pub single: Option<Rc<Bed>>,
+    /// RC, with the `ibv_wr_*` interface.
+    pub building: Option<Rc<Bed>>,
+    /// Both of the last two.
+    pub single_building: Option<Rc<Bed>>,
+}
+
+impl Beds {
+    /// On the first device.
+    pub fn new() -> Beds {
+        let pd = Pd::new(&Context::open());
+        let context = pd.context();
+        let plain = || [(); 2].map(|()| Cq::new(context, ENTRIES as i32));
+        let extended = [(); 2].map(|()| Arc::clone(CqEx::new(context, ENTRIES).plain()));
+        Beds {
+            connected: Rc::new(Bed::connected(create(&pd, &plain(), IBV_QPT_RC))),
+            datagram: Rc::new(Bed::datagram(create(&pd, &plain(), IBV_QPT_UD))),
+            extended: Rc::new(Bed::connected(create(&pd, &extended, IBV_QPT_RC))),
+            single: Bed::single_threaded(&pd, |pd, queues| Some(create(pd, queues, IBV_QPT_RC))),
+            building: try_create_building(&pd, &plain()).map(Bed::connected).map(Rc::new),
+            single_building: Bed::single_threaded(&pd, try_create_building),
+        }
+    }
+}
+
+/// A queue pair that talks to itself.
+pub struct Bed {
+    /// It.
+    pub qp: Qp,
+    /// Memory that every message comes from and goes to.
+    pub mr: Mr,
+    /// The way to itself, of a UD queue pair.
+    pub ah: Option<Ah>,
+    receives: Requests<ibv_recv_wr>,
+    reclaim: Requests<ibv_send_wr>,
+    /// Lives longer than all of the above.
+    _domain: Option<ThreadDomain>,
+}
+
+impl Bed {
+    /// Connects an RC queue pair to itself.
+    fn connected(qp: Qp) -> Bed {
+        let context = qp.context();
+        let gid = context.gid(i32::from(context.gid_index()));
+        qp.connect(Connection::default(), qp.number(), gid);
+        Bed::started(qp, None)
+    }
+
+    /// Starts a UD queue pair.
+    fn datagram(qp: Qp) -> Bed {
+        qp.start_datagrams(Q_KEY);
+        let context = qp.context();
+        let ah = Ah::new(qp.pd(), context.gid(i32::from(context.gid_index())));
+        Bed::started(qp, Some(ah))
+    }
+
+    /// In a thread domain, if the provider has them, on queues of a single thread.
+    fn single_threaded(
+        pd: &Arc<Pd>,
+        create: impl FnOnce(&Arc<Pd>, &[Arc<Cq>; 2]) -> Option<Qp>,
+    ) -> Option<Rc<Bed>> {
+        let domain = ThreadDomain::new(pd)?;
+        let queues = [single_threaded_queue(pd.context())?, single_threaded_queue(pd.context())?];
+        let bed = Bed::connected(create(&domain.parent()?, &queues)?);
+        Some(Rc::new(Bed { _domain: Some(domain), ..bed }))
+    }
+
+    fn started(qp: Qp, ah: Option<Ah>) -> Bed {
+        let mr = Mr::fresh(qp.pd(), 4096);
+        // Room for a datagram's header too.
+        let element = mr.sge(0, 2 * MESSAGE);
+        let receives = Requests::new(ROUND, 16, &ibv_recv_wr::default(), &[element]);
+        let mut write = ibv_send_wr { opcode: IBV_WR_RDMA_WRITE, ..ibv_send_wr::default() };
+        write.send_flags = IBV_SEND_SIGNALED;
+        write.wr.rdma.remote_addr = mr.address();
+        write.wr.rdma.rkey = mr.rkey();
+        let reclaim = Requests::new(1, 1, &write, &[element]);
+        Bed { qp, mr, ah, receives, reclaim, _domain: None }
+    }
+
+    /// What the verbs are called on.
+    pub fn handles(&self) -> Handles {
+        let qp = self.qp.raw();
+        Handles {
+            qp,
+            // SAFETY: the queue pair is alive.
+            qp_ex: unsafe { ibv_qp_to_qp_ex(qp) },
+            send_cq: self.qp.send_cq().raw(),
+            recv_cq: self.qp.recv_cq().raw(),
+        }
+    }
+
+    /// Posts the receives of a round.
+    pub fn replenish(&self) {
+        assert_eq!(self.receives.post(self.qp.raw()), 0, "post_recv");
+    }
+
+    /// Lets the device work, and takes that many completions of each queue.
+    pub fn drain(&self, sent: usize, received: usize) {
+        step();
+        for (queue, count) in [(self.qp.send_cq(), sent), (self.qp.recv_cq(), received)] {
+            let completions = queue.poll(count + 1);
+            assert!(completions.iter().all(|completion| completion.status == IBV_WC_SUCCESS));
+            assert_eq!(completions.len(), count, "completions");
+        }
+    }
+
+    /// Frees the send queue of an RC queue pair from unsignaled requests that are done.
+    pub fn reclaim(&self) {
+        assert_eq!(self.reclaim.post(self.qp.raw()), 0, "post_send");
+        self.drain(1, 0);
+    }
+}
+
+/// The shape of every queue pair.
+fn options(qp_type: u32) -> QpOptions {
+    QpOptions {
+        qp_type,
+        max_send_wr: 2 * ROUND as u32,
+        max_recv_wr: 2 * ROUND as u32,
+        max_send_sge: 13,
+        max_recv_sge: 1,
+        max_inline_data: 101,
+        all_signaled: false,
+    }
+}
+
+fn create(pd: &Arc<Pd>, [send, receive]: &[Arc<Cq>; 2], qp_type: u32) -> Qp {
+    Qp::new(pd, send, receive, options(qp_type))
+}
+
+/// An RC queue pair with the `ibv_wr_*` interface.
+fn try_create_building(pd: &Arc<Pd>, [send, receive]: &[Arc<Cq>; 2]) -> Option<Qp> {
+    let plain = options(IBV_QPT_RC).attributes(send.raw(), receive.raw());
+    let mut attributes = ibv_qp_init_attr_ex {
+        send_cq: plain.send_cq,
+        recv_cq: plain.recv_cq,
+        cap: plain.cap,
+        qp_type: plain.qp_type,
+        pd: pd.raw(),
+        comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+        send_ops_flags: u64::from(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE),
+        ..ibv_qp_init_attr_ex::default()
+    };
+    // SAFETY: domain, queues and attributes are alive for the call.
+    let raw = unsafe { ibv_create_qp_ex(pd.context().raw(), &mut attributes) };
+    (!raw.is_null()).then(|| Qp::own(raw, pd, [send, receive], attributes.cap))
+}
+
+/// The promise that one thread at a time uses what is created under it.
+struct ThreadDomain {
+    raw: *mut ibv_td,
+    pd: Arc<Pd>,
+}
+
+impl ThreadDomain {
+    fn new(pd: &Arc<Pd>) -> Option<ThreadDomain> {
+        let mut attributes = ibv_td_init_attr::default();
+        // SAFETY: the context is open.
+        let raw = unsafe { ibv_alloc_td(pd.context().raw(), &mut attributes) };
+        (!raw.is_null()).then(|| ThreadDomain { raw, pd: Arc::clone(pd) })
+    }
+
+    /// A protection domain under it.
+    fn parent(&self) -> Option<Arc<Pd>> {
+        let context = self.pd.context();
+        let mut attributes =
+            ibv_parent_domain_init_attr { pd: self.pd.raw(), td: self.raw, ..Default::default() };
+        // SAFETY: the context is open, both domains are alive.
+        let raw = unsafe { ibv_alloc_parent_domain(context.raw(), &mut attributes) };
+        (!raw.is_null()).then(|| Arc::new(Pd::own(raw, context)))
+    }
+}
+
+impl Drop for ThreadDomain {
+    fn drop(&mut self) {
+        // SAFETY: what was created under it has gone before.
+        let result = unsafe { ibv_dealloc_td(self.raw) };
+        check_destroyed("dealloc_td", result);
+    }
+}
+
+/// A completion queue that one thread at a time uses.
+fn single_threaded_queue(context: &Arc<Context>) -> Option<Arc<Cq>> {
+    let mut attributes = CqEx::attributes(ENTRIES, u64::from(IBV_WC_EX_WITH_BYTE_LEN));
+    attributes.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    attributes.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+    CqEx::try_new(context, None, &mut attributes).ok().map(|queue| Arc::clone(queue.plain()))
+}
+
+/// Lets the device work until there is nothing left to do.
+pub fn step() {
+    static STEP: OnceLock<Option<unsafe extern "C" fn() -> c_long>> = OnceLock::new();
+    let step = STEP.get_or_init(|| {
+        // SAFETY: a plain look-up by name; the preloaded library declares the symbol so.
+        unsafe {
+            let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"irdma_sim_step".as_ptr());
+            std::mem::transmute::<*mut libc::c_void, Option<unsafe extern "C" fn() -> c_long>>(symbol)
+        }
+    });
+    let step = step.expect("the program runs on the software device, in step mode");
+    // SAFETY: has no preconditions.
+    let served = unsafe { step() };
+    assert!(served >= 0, "irdma_sim_step: errno {}", -served);
+}

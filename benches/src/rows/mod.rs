@@ -1,0 +1,106 @@
+//! Every row, by name.
+
+mod arm;
+mod batch;
+mod extended;
+mod mix;
+mod poll;
+mod post_recv;
+mod post_send;
+
+use irdma_tests::sys::*;
+
+use crate::bed::{Bed, Beds, MESSAGE};
+use crate::row::Row;
+use std::rc::Rc;
+
+use batch::{Data, WorkBatches};
+use poll::Side;
+use post_send::{PostSend, immediate, read, send, write};
+
+/// A row and its name.
+pub struct Named {
+    /// As in the table.
+    pub name: &'static str,
+    /// Makes it; none if the provider does not offer what it takes.
+    pub make: Box<Make>,
+}
+
+type Make = dyn Fn(&Beds) -> Option<Box<dyn Row>>;
+
+fn row<R: Row + 'static>(name: &'static str, make: impl Fn(&Beds) -> R + 'static) -> Named {
+    optional(name, move |beds| Some(make(beds)))
+}
+
+fn optional<R: Row + 'static>(name: &'static str, make: impl Fn(&Beds) -> Option<R> + 'static) -> Named {
+    Named { name, make: Box::new(move |beds| Some(Box::new(make(beds)?))) }
+}
+
+fn on<R>(bed: &Option<Rc<Bed>>, make: impl Fn(&Rc<Bed>) -> R) -> Option<R> {
+    bed.as_ref().map(make)
+}
+
+/// All of them, in the order of the table.
+pub fn all() -> Vec<Named> {
+    use post_recv::PostReceive;
+    let posts = |bed: &Rc<Bed>, like: ibv_send_wr, list| PostSend::new(bed, like, list, &[MESSAGE]);
+    let inline = |beds: &Beds, bytes| PostSend::new(&beds.connected, post_send::inline(send()), 1, &[bytes]);
+    let gather = |beds: &Beds, elements| PostSend::new(&beds.connected, send(), 1, &vec![8; elements]);
+    vec![
+        row("post_send: send", move |beds| posts(&beds.connected, send(), 1)),
+        row("post_send: write", move |beds| posts(&beds.connected, write(), 1)),
+        row("post_send: read", move |beds| posts(&beds.connected, read(), 1)),
+        row("post_send: send with immediate", move |beds| posts(&beds.connected, immediate(), 1)),
+        row("post_send: unsignaled write", |beds| PostSend::unsignaled(&beds.connected)),
+        row("post_send: datagram", move |beds| posts(&beds.datagram, send(), 1)),
+        row("post_send: send, lists of 16", move |beds| posts(&beds.connected, send(), 16)),
+        row("post_send: write, lists of 16", move |beds| posts(&beds.connected, write(), 16)),
+        row("post_send: read, lists of 16", move |beds| posts(&beds.connected, read(), 16)),
+        row("post_send: send, 4 elements", move |beds| gather(beds, 4)),
+        row("post_send: send, 13 elements", move |beds| gather(beds, 13)),
+        row("post_send: send, 8 bytes inline", move |beds| inline(beds, 8)),
+        row("post_send: send, 32 bytes inline", move |beds| inline(beds, 32)),
+        row("post_send: send, 64 bytes inline", move |beds| inline(beds, 64)),
+        row("post_send: send, 101 bytes inline", move |beds| inline(beds, 101)),
+        optional("post_send: send, thread domain", move |beds| on(&beds.single, |bed| posts(bed, send(), 1))),
+        optional("ibv_wr: send + set_sge, batches of 16", |beds| {
+            on(&beds.building, |bed| WorkBatches::new(bed, Data::Element))
+        }),
+        optional("ibv_wr: write + set_inline_data of 32 bytes, batches of 16", |beds| {
+            on(&beds.building, |bed| WorkBatches::new(bed, Data::Inline))
+        }),
+        optional("ibv_wr: send + set_sge, batches of 16, thread domain", |beds| {
+            on(&beds.single_building, |bed| WorkBatches::new(bed, Data::Element))
+        }),
+        row("post_recv", |beds| PostReceive::new(&beds.connected, 1)),
+        row("post_recv, lists of 16", |beds| PostReceive::new(&beds.connected, 16)),
+        optional("post_recv, thread domain", |beds| on(&beds.single, |bed| PostReceive::new(bed, 1))),
+        row("poll_cq: sends, 16 per call", |beds| poll::Poll::new(&beds.connected, Side::Send, write(), 16)),
+        row("poll_cq: sends, 1 per call", |beds| poll::Poll::new(&beds.connected, Side::Send, write(), 1)),
+        row("poll_cq: receives, 16 per call", |beds| {
+            poll::Poll::new(&beds.connected, Side::Receive, send(), 16)
+        }),
+        row("poll_cq: receives, 1 per call", |beds| {
+            poll::Poll::new(&beds.connected, Side::Receive, send(), 1)
+        }),
+        row("poll_cq: receives with immediate, 16 per call", |beds| {
+            poll::Poll::new(&beds.connected, Side::Receive, immediate(), 16)
+        }),
+        row("poll_cq: received datagrams, 16 per call", |beds| {
+            poll::Poll::new(&beds.datagram, Side::Receive, send(), 16)
+        }),
+        optional("poll_cq: sends, 16 per call, single thread", |beds| {
+            on(&beds.single, |bed| poll::Poll::new(bed, Side::Send, write(), 16))
+        }),
+        row("poll_cq: nothing there", |beds| poll::PollNothing::new(&beds.connected)),
+        row("extended poll + 3 reads: sends, 16 per batch", |beds| {
+            extended::ExtendedPoll::new(&beds.extended, Side::Send)
+        }),
+        row("extended poll + 3 reads: receives, 16 per batch", |beds| {
+            extended::ExtendedPoll::new(&beds.extended, Side::Receive)
+        }),
+        row("req_notify_cq", |beds| arm::Arm::new(&beds.connected)),
+        row("ping-pong: post_recv, post_send, 2 polls", |beds| mix::PingPong::new(&beds.connected)),
+        row("message rate: 64 posts, polls of 16", |beds| mix::MessageRate::new(&beds.connected)),
+    ]
+}

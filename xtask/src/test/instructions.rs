@@ -1,0 +1,25 @@
+//! What the verbs of the data path cost, against the figures that were accepted.
+
+use super::session::{Counts, Session, Verdict};
+use crate::bench::{Accepted, Program};
+use crate::sim::Provider;
+
+/// Every accepted figure.
+pub fn check(session: &mut Session) {
+    session.check_on_device("instructions", "accepted figures", |simulator, folder| {
+        let program = Program::build(simulator, folder)?;
+        let measured = program.instructions(Provider::Ours, Accepted::GENERATION, "")?;
+        let accepted = Accepted::load()?;
+        let comparison = accepted.compare(&measured);
+        for line in &comparison.better {
+            println!(
+                "        better, to be committed after `cargo xtask bench --instructions --accept`: {line}"
+            );
+        }
+        Ok(Verdict::Counted(Counts {
+            passed: accepted.len() - comparison.worse.len(),
+            failed: comparison.worse,
+            skipped: Vec::new(),
+        }))
+    });
+}
