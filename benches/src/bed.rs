@@ -1,6 +1,7 @@
 //! The objects that rows are measured on: queue pairs that talk to themselves.
 
 use std::ffi::c_long;
+use std::ptr::null_mut;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
@@ -10,6 +11,7 @@ use irdma_tests::cq_ex::CqEx;
 use irdma_tests::fixtures::Q_KEY;
 use irdma_tests::memory::Mr;
 use irdma_tests::qp::{Ah, Connection, Qp, QpOptions};
+use irdma_tests::srq::Srq;
 use irdma_tests::sys::*;
 
 use crate::requests::Requests;
@@ -32,6 +34,8 @@ pub struct Beds {
     pub datagram: Rc<Bed>,
     /// RC, on completion queues with the extended interface.
     pub extended: Rc<Bed>,
+    /// RC, with a shared receive queue.
+    pub shared: Option<Rc<Bed>>,
     /// RC, in a thread domain, on completion queues of a single thread.
     pub single: Option<Rc<Bed>>,
     /// RC, with the `ibv_wr_*` interface.
@@ -51,6 +55,7 @@ impl Beds {
             connected: Rc::new(Bed::connected(create(&pd, &plain(), IBV_QPT_RC))),
             datagram: Rc::new(Bed::datagram(create(&pd, &plain(), IBV_QPT_UD))),
             extended: Rc::new(Bed::connected(create(&pd, &extended, IBV_QPT_RC))),
+            shared: Bed::shared(&pd, plain()).map(Rc::new),
             single: Bed::single_threaded(&pd, |pd, queues| Some(create(pd, queues, IBV_QPT_RC))),
             building: try_create_building(&pd, &plain()).map(Bed::connected).map(Rc::new),
             single_building: Bed::single_threaded(&pd, try_create_building),
@@ -66,6 +71,7 @@ pub struct Bed {
     pub mr: Mr,
     /// The way to itself, of a UD queue pair.
     pub ah: Option<Ah>,
+    srq: Option<Arc<Srq>>,
     receives: Requests<ibv_recv_wr>,
     reclaim: Requests<ibv_send_wr>,
     /// Lives longer than all of the above.
@@ -89,6 +95,14 @@ impl Bed {
         Bed::started(qp, Some(ah))
     }
 
+    /// With a shared receive queue, if the provider has them.
+    fn shared(pd: &Arc<Pd>, [send, receive]: [Arc<Cq>; 2]) -> Option<Bed> {
+        let options = options(IBV_QPT_RC);
+        let srq = Srq::try_new(pd, options.max_recv_wr, options.max_recv_sge).ok()?;
+        let bed = Bed::connected(Qp::on_srq(pd, &send, &receive, &srq, options));
+        Some(Bed { srq: Some(srq), ..bed })
+    }
+
     /// In a thread domain, if the provider has them, on queues of a single thread.
     fn single_threaded(
         pd: &Arc<Pd>,
@@ -110,7 +124,7 @@ impl Bed {
         write.wr.rdma.remote_addr = mr.address();
         write.wr.rdma.rkey = mr.rkey();
         let reclaim = Requests::new(1, 1, &write, &[element]);
-        Bed { qp, mr, ah, receives, reclaim, _domain: None }
+        Bed { qp, mr, ah, srq: None, receives, reclaim, _domain: None }
     }
 
     /// What the verbs are called on.
@@ -120,6 +134,7 @@ impl Bed {
             qp,
             // SAFETY: the queue pair is alive.
             qp_ex: unsafe { ibv_qp_to_qp_ex(qp) },
+            srq: self.srq.as_ref().map_or(null_mut(), |srq| srq.raw()),
             send_cq: self.qp.send_cq().raw(),
             recv_cq: self.qp.recv_cq().raw(),
         }
@@ -127,7 +142,11 @@ impl Bed {
 
     /// Posts the receives of a round.
     pub fn replenish(&self) {
-        assert_eq!(self.receives.post(self.qp.raw()), 0, "post_recv");
+        let outcome = match &self.srq {
+            Some(srq) => self.receives.post_shared(srq.raw()),
+            None => self.receives.post(self.qp.raw()),
+        };
+        assert_eq!(outcome, 0, "post_recv");
     }
 
     /// Lets the device work, and takes that many completions of each queue.

@@ -25,10 +25,11 @@ macro_rules! function {
 /// Objects of a hollow provider. They are never freed.
 pub fn handles() -> Handles {
     // SAFETY: in these structs of C all bytes zero are null pointers, absent functions and zeroes.
-    let (mut context, mut qp, mut cq): (ibv_context, ibv_qp_ex, ibv_cq_ex) =
-        unsafe { (zeroed(), zeroed(), zeroed()) };
+    let (mut context, mut qp, mut srq, mut cq): (ibv_context, ibv_qp_ex, ibv_srq, ibv_cq_ex) =
+        unsafe { (zeroed(), zeroed(), zeroed(), zeroed()) };
     context.ops.post_send = function!();
     context.ops.post_recv = function!();
+    context.ops.post_srq_recv = function!();
     context.ops.poll_cq = function!();
     context.ops.req_notify_cq = function!();
     let context = Box::into_raw(Box::new(context));
@@ -42,6 +43,9 @@ pub fn handles() -> Handles {
     qp.qp_base.context = context;
     let qp = Box::into_raw(Box::new(qp));
 
+    srq.context = context;
+    let srq = Box::into_raw(Box::new(srq));
+
     cq.context = context;
     cq.start_poll = function!();
     cq.next_poll = function!();
@@ -51,5 +55,5 @@ pub fn handles() -> Handles {
     cq.read_wc_flags = function!();
     let cq = Box::into_raw(Box::new(cq));
 
-    Handles { qp: qp.cast(), qp_ex: qp, send_cq: cq.cast(), recv_cq: cq.cast() }
+    Handles { qp: qp.cast(), qp_ex: qp, srq, send_cq: cq.cast(), recv_cq: cq.cast() }
 }

@@ -86,4 +86,16 @@ impl Requests<ibv_recv_wr> {
         }
         outcome.into()
     }
+
+    /// Posts every list to a shared receive queue; 0 if all were taken.
+    #[inline(always)]
+    pub fn post_shared(&self, srq: *mut ibv_srq) -> i64 {
+        let mut refused = null_mut();
+        let mut outcome = 0;
+        for &head in &self.heads {
+            // SAFETY: a list of this owner, posted to a live queue.
+            outcome |= unsafe { ibv_post_srq_recv(srq, head, &mut refused) };
+        }
+        outcome.into()
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use irdma_tests::sys::{ibv_cq, ibv_qp, ibv_qp_ex};
+use irdma_tests::sys::{ibv_cq, ibv_qp, ibv_qp_ex, ibv_srq};
 
 use crate::hollow;
 
@@ -14,6 +14,8 @@ pub struct Handles {
     pub qp: *mut ibv_qp,
     /// Its extended view, if it has one.
     pub qp_ex: *mut ibv_qp_ex,
+    /// Its shared receive queue, or null.
+    pub srq: *mut ibv_srq,
     /// Queue of its sends.
     pub send_cq: *mut ibv_cq,
     /// Queue of its receives.

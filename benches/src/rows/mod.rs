@@ -75,6 +75,8 @@ pub fn all() -> Vec<Named> {
         row("post_recv", |beds| PostReceive::new(&beds.connected, 1)),
         row("post_recv, lists of 16", |beds| PostReceive::new(&beds.connected, 16)),
         optional("post_recv, thread domain", |beds| on(&beds.single, |bed| PostReceive::new(bed, 1))),
+        optional("post_srq_recv", |beds| on(&beds.shared, |bed| PostReceive::new(bed, 1))),
+        optional("post_srq_recv, lists of 16", |beds| on(&beds.shared, |bed| PostReceive::new(bed, 16))),
         row("poll_cq: sends, 16 per call", |beds| poll::Poll::new(&beds.connected, Side::Send, write(), 16)),
         row("poll_cq: sends, 1 per call", |beds| poll::Poll::new(&beds.connected, Side::Send, write(), 1)),
         row("poll_cq: receives, 16 per call", |beds| {
@@ -91,6 +93,9 @@ pub fn all() -> Vec<Named> {
         }),
         optional("poll_cq: sends, 16 per call, single thread", |beds| {
             on(&beds.single, |bed| poll::Poll::new(bed, Side::Send, write(), 16))
+        }),
+        optional("poll_cq: shared receives, 16 per call", |beds| {
+            on(&beds.shared, |bed| poll::Poll::new(bed, Side::Receive, send(), 16))
         }),
         row("poll_cq: nothing there", |beds| poll::PollNothing::new(&beds.connected)),
         row("extended poll + 3 reads: sends, 16 per batch", |beds| {

@@ -1,4 +1,4 @@
-//! `ibv_post_recv`.
+//! `ibv_post_recv` and `ibv_post_srq_recv`.
 
 use std::rc::Rc;
 
@@ -13,6 +13,8 @@ use crate::row::{Handles, Row};
 pub struct PostReceive {
     bed: Rc<Bed>,
     requests: Requests<ibv_recv_wr>,
+    /// To the shared queue.
+    shared: bool,
     /// What uses them up.
     sends: Requests<ibv_send_wr>,
 }
@@ -23,6 +25,7 @@ impl PostReceive {
         let element = [bed.mr.sge(0, MESSAGE)];
         PostReceive {
             bed: Rc::clone(bed),
+            shared: !bed.handles().srq.is_null(),
             requests: Requests::new(ROUND, list, &ibv_recv_wr::default(), &element),
             sends: Requests::new(ROUND, 16, &unsignaled(send()), &element),
         }
@@ -44,7 +47,7 @@ impl Row for PostReceive {
 
     #[inline(never)]
     fn measured(&self, _part: u32, handles: Handles) -> i64 {
-        self.requests.post(handles.qp)
+        if self.shared { self.requests.post_shared(handles.srq) } else { self.requests.post(handles.qp) }
     }
 
     fn clean_up(&self) {
