@@ -25,7 +25,7 @@ pub fn check(session: &mut Session) {
     session.check("code", "unit tests", |folder| {
         // The bindings' test of the headers and the verbs programs have groups of their own.
         let mut tests = cargo("test");
-        tests.args(["--quiet", "--workspace", "--no-fail-fast"]);
+        tests.args(["--workspace", "--no-fail-fast"]);
         tests.args(["--exclude", "irdma-tests", "--exclude", "rdma-core-sys"]);
         counted(&mut tests, folder)
     });
@@ -38,7 +38,7 @@ pub fn check(session: &mut Session) {
     session.check("headers", "bindings", |folder| {
         // Each structure and function as the releases' own headers have it.
         let mut tests = cargo("test");
-        tests.args(["--quiet", "--package", "rdma-core-sys", "--", "--nocapture"]);
+        tests.args(["--package", "rdma-core-sys", "--", "--nocapture"]);
         counted(tests.env("IRDMA_RDMA_CORE_SOURCES", suites::sources_folder()), folder)
     });
 }
@@ -65,29 +65,49 @@ pub fn counted(command: &mut Command, folder: &Path) -> Result<Verdict> {
     Ok(Verdict::Counted(counts))
 }
 
-/// Reads `test result: ok. 3 passed; 1 failed; ...`, `test NAME ... FAILED` and `skipped: REASON`.
+/// Sums up `test result: ok. 3 passed; 1 failed; 0 ignored ...`, with names and reasons from
+/// `test NAME ... FAILED` and `test NAME ... ignored, REASON`, and `skipped: REASON`.
+///
+/// An ignored test whose reason begins with "run by" is a part of another test.
 fn count(output: &str) -> Counts {
     let mut counts = Counts::default();
-    let mut failed = 0;
+    let (mut failed, mut ignored, mut reasons_given) = (0, 0, 0);
     for line in output.lines() {
         if let Some(result) = line.strip_prefix("test result:") {
             let number = |word: &str| {
                 let part = result.split(';').find(|part| part.trim_end().ends_with(word));
-                part.and_then(|part| part.split_whitespace().rev().nth(1)?.parse::<usize>().ok()).unwrap_or(0)
+                part.and_then(|part| part.split_whitespace().rev().nth(1)?.parse().ok()).unwrap_or(0)
             };
             counts.passed += number("passed");
             failed += number("failed");
-            counts.skipped.extend(vec!["marked as ignored".to_owned(); number("ignored")]);
-        } else if let Some(name) = line.strip_prefix("---- ") {
-            // Quiet output names the failed ones only in the headings of what they printed.
-            counts.failed.push(name.trim_end_matches(" ----").trim_end_matches(" stdout").to_owned());
+            ignored += number("ignored");
         } else if let Some(reason) = line.strip_prefix("skipped: ") {
             counts.skipped.push(reason.to_owned());
+        } else if let Some((name, outcome)) = test_line(line) {
+            match outcome.split_once(", ").unwrap_or((outcome, "")) {
+                ("FAILED", _) => counts.failed.push(name.to_owned()),
+                ("ignored", reason) => {
+                    reasons_given += 1;
+                    if !reason.starts_with("run by") {
+                        counts.skipped.push(format!("{name}: {reason}"));
+                    }
+                }
+                _ => {}
+            }
         }
     }
-    counts.failed.truncate(failed);
-    counts.failed.resize_with(failed, || "a test whose name is not in the output".to_owned());
+    // What a test writes may get between its name and its outcome.
+    counts.failed.resize_with(failed, || "a test whose name the output does not show".to_owned());
     counts
+        .skipped
+        .extend(vec!["a test is ignored".to_owned(); usize::saturating_sub(ignored, reasons_given)]);
+    counts
+}
+
+/// Name and outcome of `test NAME ... OUTCOME`.
+fn test_line(line: &str) -> Option<(&str, &str)> {
+    let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    Some((name.trim_end(), outcome))
 }
 
 #[cfg(test)]
@@ -96,13 +116,14 @@ mod tests {
 
     #[test]
     fn results_of_several_binaries_add_up() {
-        let output = "running 2 tests\n..\n\
+        let output = "running 3 tests\ntest a ... ok\ntest b ... ignored, run by a\ntest c ... ok\n\
             test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
-            skipped: no headers of 56.1\n---- a::b stdout ----\n\
-            test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+            skipped: no headers of 56.1\ntest d::e   ... FAILED\ntest f ... ignored, needs a card\n\
+            test g ... words in between\n\
+            test result: FAILED. 4 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
         let counts = count(output);
-        assert_eq!(counts.passed, 3);
-        assert_eq!(counts.failed, ["a::b"]);
-        assert_eq!(counts.skipped, ["marked as ignored", "no headers of 56.1"]);
+        assert_eq!(counts.passed, 6);
+        assert_eq!(counts.failed, ["d::e", "a test whose name the output does not show"]);
+        assert_eq!(counts.skipped, ["no headers of 56.1", "f: needs a card"]);
     }
 }
