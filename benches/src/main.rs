@@ -28,7 +28,7 @@ const COUNTED_ROUNDS: [u32; 2] = [6, 38];
 const WARM_UP_ROUNDS: u32 = 4;
 
 /// Rounds whose median is a row's time.
-const TIMED_ROUNDS: usize = 201;
+const TIMED_ROUNDS: usize = 101;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

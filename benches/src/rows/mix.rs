@@ -11,7 +11,10 @@ use crate::bed::{Bed, MESSAGE, ROUND, step};
 use crate::requests::Requests;
 use crate::row::{Handles, Row};
 
-/// Posts a receive and a send, then polls for each: a round is [`ROUND`] exchanges.
+/// Exchanges of a round of [`PingPong`]: the device works in each of them.
+const EXCHANGES: u32 = 16;
+
+/// Posts a receive and a send, then polls for each.
 pub struct PingPong {
     bed: Rc<Bed>,
     receive: Requests<ibv_recv_wr>,
@@ -42,15 +45,15 @@ impl Row for PingPong {
     }
 
     fn operations(&self) -> u32 {
-        ROUND as u32
+        EXCHANGES
     }
 
     fn calls(&self) -> u32 {
-        4 * ROUND as u32
+        4 * EXCHANGES
     }
 
     fn parts(&self) -> u32 {
-        2 * ROUND as u32
+        2 * EXCHANGES
     }
 
     fn prepare(&self, part: u32) {
