@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use irdma_hw::format::Opcode;
 use irdma_hw::generation::Generation;
-use irdma_hw::queue::{Atomic, Held, HeldBatch, Refusal, SendRequest, Side};
+use irdma_hw::queue::{Atomic, Held, HeldBatch, PreparedRequest, Refusal, SendRequest, Side};
 use rdma_core_sys::bindings::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, ibv_mw, ibv_qp_ex};
 
 use crate::lock::{Lock, this_thread};
@@ -35,6 +35,8 @@ pub const FAILED: u8 = 16;
 pub struct Builder {
     /// What the work request added last lacks, or why none can be added; 0: ready for the next.
     pub stage: AtomicU8,
+    /// Flags of every work request: `IBV_SEND_SIGNALED` or nothing.
+    always: u32,
     /// The thread that started the batch; 0: none.
     owner: AtomicUsize,
     /// Touched between `start` and `complete` only, under the send lock.
@@ -45,7 +47,7 @@ pub struct Builder {
 pub struct Batch {
     pub held: Held,
     /// The one added last.
-    pub request: SendRequest,
+    pub request: PreparedRequest,
     pub special: Special,
     /// Why the batch has failed.
     failure: c_int,
@@ -69,21 +71,14 @@ pub enum Special {
 
 impl Builder {
     /// Without a batch. `quanta` of the send queue if windows can be bound, else 0.
-    pub fn new(quanta: u32) -> Builder {
-        let request = SendRequest {
-            wr_id: 0,
-            opcode: Opcode::Nop,
-            signaled: false,
-            fence: false,
-            remote_key: 0,
-            remote: 0,
-        };
+    pub fn new(quanta: u32, signals_all: bool) -> Builder {
         Builder {
             stage: AtomicU8::new(CLOSED),
+            always: if signals_all { IBV_SEND_SIGNALED } else { 0 },
             owner: AtomicUsize::new(0),
             batch: UnsafeCell::new(Batch {
                 held: Held::default(),
-                request,
+                request: PreparedRequest::NONE,
                 special: Special::Immediate(0),
                 failure: 0,
                 bound: vec![None; quanta as usize].into_boxed_slice(),
@@ -243,16 +238,20 @@ pub unsafe fn add(
             pair.builder.misused();
             return None;
         }
-        let flags = (*qp).wr_flags;
+        let flags = (*qp).wr_flags | pair.builder.always;
         let batch = pair.builder.batch();
-        batch.request = SendRequest {
+        let request = SendRequest {
             wr_id: (*qp).wr_id,
-            opcode: if flags & IBV_SEND_SOLICITED != 0 { solicited } else { opcode },
-            signaled: pair.signals_all || flags & IBV_SEND_SIGNALED != 0,
+            opcode,
+            signaled: flags & IBV_SEND_SIGNALED != 0,
             fence: flags & IBV_SEND_FENCE != 0,
             remote_key,
             remote,
         };
+        batch.request = PreparedRequest::new(&request)?;
+        if flags & IBV_SEND_SOLICITED != 0 {
+            batch.request.set_opcode(solicited);
+        }
         pair.builder.stage.store(needs, Relaxed);
         Some((pair, batch))
     }
@@ -269,7 +268,7 @@ pub fn place<G: Generation>(
     action: impl FnOnce(&mut HeldBatch<'_, G>, &SendRequest, bool) -> Result<(), Refusal>,
 ) {
     let mut held = pair.queues.send.resume::<G>(&batch.held);
-    let outcome = action(&mut held, &batch.request, batch.bound_count < batch.bound.len());
+    let outcome = action(&mut held, &batch.request.request(), batch.bound_count < batch.bound.len());
     batch.held = held.pause();
     pair.builder.note(batch, missing, outcome);
 }

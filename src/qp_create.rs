@@ -167,6 +167,7 @@ unsafe fn create(
     }
     let single_threaded = domain.is_single_threaded() || owner.is_single_threaded();
     let binds_windows = send_operations.is_some_and(|asked| asked & u64::from(IBV_QP_EX_WITH_BIND_MW) != 0);
+    let bindable = if binds_windows { send.quanta } else { 0 };
     let queues = queue::QueuePair::new(
         SendQueue::new(SendQueueParts {
             ring: send_ring,
@@ -191,7 +192,7 @@ unsafe fn create(
         (&raw mut (*at).queues).write(queues);
         (&raw mut (*at).send_lock).write(Lock::unless(single_threaded));
         (&raw mut (*at).receive_lock).write(Lock::unless(single_threaded));
-        (&raw mut (*at).builder).write(Builder::new(if binds_windows { send.quanta } else { 0 }));
+        (&raw mut (*at).builder).write(Builder::new(bindable, attributes.sq_sig_all != 0));
         (&raw mut (*at).postable).write(postable);
         (&raw mut (*at).signals_all).write(attributes.sq_sig_all != 0);
         (&raw mut (*at).is_fresh).write(AtomicBool::new(true));

@@ -19,8 +19,8 @@ use crate::post_recv::list_of;
 use crate::post_send::bind_of;
 use crate::qp::QueuePair;
 use crate::qp_batch::{
-    Bound, CLOSED, FAILED, NEEDS_DATA, NEEDS_DESTINATION, SPECIAL, Special, abort, add, complete, pair_of,
-    place, start,
+    Batch, Bound, CLOSED, FAILED, NEEDS_DATA, NEEDS_DESTINATION, SPECIAL, Special, abort, add, complete,
+    pair_of, place, start,
 };
 
 unsafe extern "C" fn send<const NEEDS: u8>(qp: *mut ibv_qp_ex) {
@@ -113,19 +113,30 @@ unsafe extern "C" fn bind_mw<G: Generation>(
 }
 
 unsafe extern "C" fn set_sge<G: Generation>(qp: *mut ibv_qp_ex, key: u32, address: u64, length: u32) {
-    let sge = Sge { address, length, key };
     // SAFETY: of ours; with a batch the lock is held.
     unsafe {
         let pair = pair_of(qp);
         let stage = pair.builder.stage.load(Relaxed);
-        if stage & !NEEDS_DESTINATION != NEEDS_DATA {
-            return set_special_list::<G>(pair, &[sge]);
+        if stage & !NEEDS_DESTINATION == NEEDS_DATA {
+            let Batch { held, request, .. } = pair.builder.batch();
+            if pair.queues.send.add_smoothly::<G>(held, request, &Sge { address, length, key }) {
+                pair.builder.stage.store(stage & NEEDS_DESTINATION, Relaxed);
+                return;
+            }
         }
-        let batch = pair.builder.batch();
-        place::<G>(pair, batch, stage & NEEDS_DESTINATION, |held, request, _| {
-            held.fragments(request, &[sge], None)
-        });
+        // Out of line, so that the common case needs no stack.
+        set_any_sge::<G>(pair, key, address, length);
     }
+}
+
+/// Gives the work request added last its one piece of data, whatever has to be done for it.
+///
+/// # Safety
+/// With a batch, the caller holds the lock.
+#[inline(never)]
+unsafe fn set_any_sge<G: Generation>(pair: &QueuePair, key: u32, address: u64, length: u32) {
+    // SAFETY: as the caller promises.
+    unsafe { set_list::<G>(pair, &[Sge { address, length, key }]) }
 }
 
 unsafe extern "C" fn set_sge_list<G: Generation>(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
@@ -133,7 +144,7 @@ unsafe extern "C" fn set_sge_list<G: Generation>(qp: *mut ibv_qp_ex, count: usiz
     unsafe {
         let pair = pair_of(qp);
         match list_of(list, c_int::try_from(count).unwrap_or(c_int::MAX)) {
-            Ok(list) => set_special_list::<G>(pair, list),
+            Ok(list) => set_list::<G>(pair, list),
             Err(_) => pair.builder.misused(),
         }
     }
@@ -144,7 +155,7 @@ unsafe extern "C" fn set_sge_list<G: Generation>(qp: *mut ibv_qp_ex, count: usiz
 /// # Safety
 /// With a batch, the caller holds the lock.
 #[inline(never)]
-unsafe fn set_special_list<G: Generation>(pair: &QueuePair, list: &[Sge]) {
+unsafe fn set_list<G: Generation>(pair: &QueuePair, list: &[Sge]) {
     let stage = pair.builder.stage.load(Relaxed);
     if stage & (NEEDS_DATA | CLOSED | FAILED) != NEEDS_DATA {
         return pair.builder.misused();
@@ -239,7 +250,7 @@ unsafe extern "C" fn set_ud_addr<G: Generation>(
         let key = AddressHandle::number_of(handle);
         let remote = DatagramDestination::default().with_q_key(q_key).with_queue_pair(queue_pair).bits();
         if stage & NEEDS_DATA != 0 {
-            (batch.request.remote_key, batch.request.remote) = (key, remote);
+            batch.request.redirect(key, remote);
         } else {
             let mut held = pair.queues.send.resume::<G>(&batch.held);
             held.redirect(key, remote);

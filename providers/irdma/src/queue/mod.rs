@@ -33,7 +33,7 @@ pub use send::{SendQueue, SendQueueParts};
 pub use send_batch::SendBatch;
 pub use shared::{SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueParts};
 pub use slots::OutOfMemory;
-pub use work::{Atomic, Bind, Refusal, SendRequest, Sge};
+pub use work::{Atomic, Bind, PreparedRequest, Refusal, SendRequest, Sge};
 
 #[cfg(test)]
 mod tests;

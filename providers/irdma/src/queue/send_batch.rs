@@ -270,12 +270,7 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         if G::FETCHES_PAIRS && quanta == 1 && next % 2 == 1 {
             queue.ring.at(next)[VALID_WORD].store(valid ^ VALID);
         }
-        let header = SendHeader::default()
-            .with_remote_key(request.remote_key)
-            .with_opcode(request.opcode as u8)
-            .with_read_fence(request.fence)
-            .with_signaled(request.signaled);
-        let header = write(header, &queue.ring, position, valid);
+        let header = write(request.header(), &queue.ring, position, valid);
         self.remember(position, quanta, length, completion, request);
         barrier::wqe_before_valid();
         self.make_valid(position, header.bits() | valid);

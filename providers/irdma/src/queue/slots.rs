@@ -96,6 +96,9 @@ pub(super) const MIN_TRACKED_QUANTA: u32 = POSITION_LOW + 1;
 const IDENTITY: u64 = ((!POSITION_LOW as u64) << 32) | SET;
 
 impl Tracked {
+    /// No WQE.
+    pub(super) const NONE: Self = Self(0);
+
     /// A WQE of 1 to 8 quanta at a position.
     #[inline(always)]
     pub(super) fn new(
@@ -107,6 +110,18 @@ impl Tracked {
     ) -> Self {
         debug_assert!((1..=8).contains(&quanta) && (opcode as u64) < NOP);
         Self::with(position, quanta, length, opcode as u64, signaled)
+    }
+
+    /// A WQE of one quantum, wherever it will be and whatever it will carry.
+    #[inline(always)]
+    pub(super) fn prepared(opcode: CompletionOpcode, signaled: bool) -> Self {
+        Self(SET | (opcode as u64) << 35 | u64::from(signaled) << 38)
+    }
+
+    /// The same, now that position and length are known.
+    #[inline(always)]
+    pub(super) fn placed(self, position: u32, length: u32) -> Self {
+        Self(self.0 | u64::from(position & !POSITION_LOW) << 32 | u64::from(length))
     }
 
     /// Padding of one quantum at a position.
@@ -182,7 +197,7 @@ impl Tracking {
 
     /// Remembers nothing: no WQE starts here.
     pub(super) fn clear(&self) {
-        self.set(0, Tracked(0));
+        self.set(0, Tracked::NONE);
     }
 
     /// The program's id of the WQE.
@@ -211,6 +226,8 @@ mod tests {
         assert!(tracked.is_signaled());
         assert!(tracked.starts_at(0xFFFF_FE00));
         let padding = Tracked::padding(512);
+        let prepared = Tracked::prepared(CompletionOpcode::RdmaRead, true).placed(0xFFFF_FE07, u32::MAX);
+        assert_eq!(prepared, Tracked::new(0xFFFF_FE07, 1, u32::MAX, CompletionOpcode::RdmaRead, true));
         assert_eq!((padding.quanta(), padding.opcode(), padding.is_signaled()), (1, None, false));
         assert!(padding.starts_at(512) && !padding.starts_at(0) && !padding.starts_at(1024));
         for opcode in [CompletionOpcode::Send, CompletionOpcode::FetchAdd] {
