@@ -269,6 +269,6 @@ pub fn place<G: Generation>(
 ) {
     let mut held = pair.queues.send.resume::<G>(&batch.held);
     let outcome = action(&mut held, &batch.request.request(), batch.bound_count < batch.bound.len());
-    batch.held = held.pause();
+    held.pause(&mut batch.held);
     pair.builder.note(batch, missing, outcome);
 }

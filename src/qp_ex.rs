@@ -254,7 +254,7 @@ unsafe extern "C" fn set_ud_addr<G: Generation>(
         } else {
             let mut held = pair.queues.send.resume::<G>(&batch.held);
             held.redirect(key, remote);
-            batch.held = held.pause();
+            held.pause(&mut batch.held);
         }
         pair.builder.stage.store(stage & !NEEDS_DESTINATION, Relaxed);
     }

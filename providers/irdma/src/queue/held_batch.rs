@@ -88,10 +88,16 @@ impl SendQueue {
 }
 
 impl<G: Generation> HeldBatch<'_, G> {
-    /// Leaves the batch as it is until it is resumed.
+    /// Leaves the batch as it is until it is resumed; `held` is what it was resumed from.
     #[inline(always)]
-    pub fn pause(self) -> Held {
-        self.queue.held(self.start, self.head, self.last, self.first)
+    pub fn pause(self, held: &mut Held) {
+        let taken = self.head.wrapping_sub(held.head);
+        if taken > held.smooth {
+            *held = self.queue.held(self.start, self.head, self.last, self.first);
+        } else {
+            (held.head, held.last, held.first) = (self.head, self.last, self.first);
+            held.smooth -= taken;
+        }
     }
 
     /// Adds the destination to the work request placed last, which was placed with both words zero.

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use crate::format::Opcode;
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::SendDevice;
-use crate::queue::{Atomic, Refusal, SendBatch, SendQueue, SendQueueParts, SendRequest, Sge};
+use crate::queue::{
+    Atomic, PreparedRequest, Refusal, SendBatch, SendQueue, SendQueueParts, SendRequest, Sge,
+};
 
 /// A work request of a history.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,7 @@ enum Work {
 fn works() -> impl Strategy<Value = Vec<Work>> {
     let work = prop_oneof![
         4 => (0..=13u32).prop_map(Work::Fragments),
+        4 => Just(Work::Fragments(1)),
         2 => (0..13u32).prop_map(Work::WithImmediate),
         3 => (0..=101u32).prop_map(Work::Inline),
         1 => Just(Work::Atomic),
@@ -59,9 +62,15 @@ fn held<G: Generation>(queue: &SendQueue, works: &[Work], finish: bool) -> bool 
     let mut held = queue.hold();
     let mut all = true;
     for (index, &work) in works.iter().enumerate() {
+        if let Work::Fragments(1) = work {
+            let prepared = PreparedRequest::new(&request(index as u64, Opcode::Send)).expect("no NOP");
+            if queue.add_smoothly::<G>(&mut held, &prepared, &Sge { address: 0, length: 8, key: 1 }) {
+                continue;
+            }
+        }
         let mut batch = queue.resume::<G>(&held);
         all &= place(&mut batch, index as u64, work).is_ok();
-        held = batch.pause();
+        batch.pause(&mut held);
     }
     let batch = queue.resume::<G>(&held);
     if finish {
@@ -172,14 +181,16 @@ fn a_batch_that_starts_with_padding_is_not_seen_either() {
 fn a_destination_comes_after_the_data() {
     for first in [true, false] {
         let (mut device, queue) = SendDevice::new(512, |_| ());
-        let mut batch = queue.resume::<Gen2>(&queue.hold());
+        let mut held = queue.hold();
+        let mut batch = queue.resume::<Gen2>(&held);
         if !first {
             place(&mut batch, 0, Work::Fragments(1)).unwrap();
         }
         let nowhere = SendRequest { remote_key: 0, remote: 0, ..request(1, Opcode::Send) };
         batch.fragments(&nowhere, &[Sge::default()], None).unwrap();
         batch.redirect(0x1FF_FFFF, 0xAB_CDEF_0123);
-        let mut batch = queue.resume::<Gen2>(&batch.pause());
+        batch.pause(&mut held);
+        let mut batch = queue.resume::<Gen2>(&held);
         place(&mut batch, 2, Work::Fragments(1)).unwrap();
         batch.finish();
         if !first {
