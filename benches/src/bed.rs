@@ -23,6 +23,9 @@ pub const ROUND: usize = 64;
 /// Bytes of every message that is not about its length.
 pub const MESSAGE: usize = 64;
 
+/// Bytes inline that every generation has.
+const FIRST_GENERATION_INLINE: u32 = 48;
+
 /// Entries of each completion queue: several rounds.
 const ENTRIES: u32 = 1024;
 
@@ -31,9 +34,9 @@ pub struct Beds {
     /// RC, locked.
     pub connected: Rc<Bed>,
     /// UD, locked.
-    pub datagram: Rc<Bed>,
+    pub datagram: Option<Rc<Bed>>,
     /// RC, on completion queues with the extended interface.
-    pub extended: Rc<Bed>,
+    pub extended: Option<Rc<Bed>>,
     /// RC, with a shared receive queue.
     pub shared: Option<Rc<Bed>>,
     /// RC, in a thread domain, on completion queues of a single thread.
@@ -50,11 +53,11 @@ impl Beds {
         let pd = Pd::new(&Context::open());
         let context = pd.context();
         let plain = || [(); 2].map(|()| Cq::new(context, ENTRIES as i32));
-        let extended = [(); 2].map(|()| Arc::clone(CqEx::new(context, ENTRIES).plain()));
+        let extended = || Some([extended_queue(context, 0)?, extended_queue(context, 0)?]);
         Beds {
             connected: Rc::new(Bed::connected(create(&pd, &plain(), IBV_QPT_RC))),
-            datagram: Rc::new(Bed::datagram(create(&pd, &plain(), IBV_QPT_UD))),
-            extended: Rc::new(Bed::connected(create(&pd, &extended, IBV_QPT_RC))),
+            datagram: try_create(&pd, &plain(), IBV_QPT_UD).map(Bed::datagram).map(Rc::new),
+            extended: extended().map(|queues| Rc::new(Bed::connected(create(&pd, &queues, IBV_QPT_RC)))),
             shared: Bed::shared(&pd, plain()).map(Rc::new),
             single: Bed::single_threaded(&pd, |pd, queues| Some(create(pd, queues, IBV_QPT_RC))),
             building: try_create_building(&pd, &plain()).map(Bed::connected).map(Rc::new),
@@ -109,7 +112,8 @@ impl Bed {
         create: impl FnOnce(&Arc<Pd>, &[Arc<Cq>; 2]) -> Option<Qp>,
     ) -> Option<Rc<Bed>> {
         let domain = ThreadDomain::new(pd)?;
-        let queues = [single_threaded_queue(pd.context())?, single_threaded_queue(pd.context())?];
+        let queue = || extended_queue(pd.context(), IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+        let queues = [queue()?, queue()?];
         let bed = Bed::connected(create(&domain.parent()?, &queues)?);
         Some(Rc::new(Bed { _domain: Some(domain), ..bed }))
     }
@@ -179,8 +183,16 @@ fn options(qp_type: u32) -> QpOptions {
     }
 }
 
-fn create(pd: &Arc<Pd>, [send, receive]: &[Arc<Cq>; 2], qp_type: u32) -> Qp {
-    Qp::new(pd, send, receive, options(qp_type))
+/// With as much inline data and as many elements as the rows want, or as the device has.
+fn try_create(pd: &Arc<Pd>, [send, receive]: &[Arc<Cq>; 2], qp_type: u32) -> Option<Qp> {
+    let most = options(qp_type);
+    let max_send_sge = pd.context().query_device().max_sge as u32;
+    let less = QpOptions { max_send_sge, max_inline_data: FIRST_GENERATION_INLINE, ..most };
+    [most, less].into_iter().find_map(|options| Qp::try_new(pd, send, receive, options).ok())
+}
+
+fn create(pd: &Arc<Pd>, queues: &[Arc<Cq>; 2], qp_type: u32) -> Qp {
+    try_create(pd, queues, qp_type).expect("the device has such queue pairs")
 }
 
 /// An RC queue pair with the `ibv_wr_*` interface.
@@ -234,11 +246,13 @@ impl Drop for ThreadDomain {
     }
 }
 
-/// A completion queue that one thread at a time uses.
-fn single_threaded_queue(context: &Arc<Context>) -> Option<Arc<Cq>> {
-    let mut attributes = CqEx::attributes(ENTRIES, u64::from(IBV_WC_EX_WITH_BYTE_LEN));
-    attributes.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
-    attributes.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+/// A completion queue with the extended interface and those `IBV_CREATE_CQ_ATTR_*` flags.
+fn extended_queue(context: &Arc<Context>, flags: u32) -> Option<Arc<Cq>> {
+    let mut attributes = CqEx::attributes(ENTRIES, u64::from(IBV_WC_STANDARD_FLAGS));
+    if flags != 0 {
+        attributes.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+        attributes.flags = flags;
+    }
     CqEx::try_new(context, None, &mut attributes).ok().map(|queue| Arc::clone(queue.plain()))
 }
 

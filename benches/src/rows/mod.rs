@@ -44,24 +44,32 @@ fn on<R>(bed: &Option<Rc<Bed>>, make: impl Fn(&Rc<Bed>) -> R) -> Option<R> {
 pub fn all() -> Vec<Named> {
     use post_recv::PostReceive;
     let posts = |bed: &Rc<Bed>, like: ibv_send_wr, list| PostSend::new(bed, like, list, &[MESSAGE]);
-    let inline = |beds: &Beds, bytes| PostSend::new(&beds.connected, post_send::inline(send()), 1, &[bytes]);
-    let gather = |beds: &Beds, elements| PostSend::new(&beds.connected, send(), 1, &vec![8; elements]);
+    let inline = |beds: &Beds, bytes: usize| {
+        let bed = &beds.connected;
+        (bytes <= bed.qp.caps.max_inline_data as usize)
+            .then(|| PostSend::new(bed, post_send::inline(send()), 1, &[bytes]))
+    };
+    let gather = |beds: &Beds, elements: usize| {
+        let bed = &beds.connected;
+        (elements <= bed.qp.caps.max_send_sge as usize)
+            .then(|| PostSend::new(bed, send(), 1, &vec![8; elements]))
+    };
     vec![
         row("post_send: send", move |beds| posts(&beds.connected, send(), 1)),
         row("post_send: write", move |beds| posts(&beds.connected, write(), 1)),
         row("post_send: read", move |beds| posts(&beds.connected, read(), 1)),
         row("post_send: send with immediate", move |beds| posts(&beds.connected, immediate(), 1)),
         row("post_send: unsignaled write", |beds| PostSend::unsignaled(&beds.connected)),
-        row("post_send: datagram", move |beds| posts(&beds.datagram, send(), 1)),
+        optional("post_send: datagram", move |beds| on(&beds.datagram, |bed| posts(bed, send(), 1))),
         row("post_send: send, lists of 16", move |beds| posts(&beds.connected, send(), 16)),
         row("post_send: write, lists of 16", move |beds| posts(&beds.connected, write(), 16)),
         row("post_send: read, lists of 16", move |beds| posts(&beds.connected, read(), 16)),
-        row("post_send: send, 4 elements", move |beds| gather(beds, 4)),
-        row("post_send: send, 13 elements", move |beds| gather(beds, 13)),
-        row("post_send: send, 8 bytes inline", move |beds| inline(beds, 8)),
-        row("post_send: send, 32 bytes inline", move |beds| inline(beds, 32)),
-        row("post_send: send, 64 bytes inline", move |beds| inline(beds, 64)),
-        row("post_send: send, 101 bytes inline", move |beds| inline(beds, 101)),
+        optional("post_send: send, 4 elements", move |beds| gather(beds, 4)),
+        optional("post_send: send, 13 elements", move |beds| gather(beds, 13)),
+        optional("post_send: send, 8 bytes inline", move |beds| inline(beds, 8)),
+        optional("post_send: send, 32 bytes inline", move |beds| inline(beds, 32)),
+        optional("post_send: send, 64 bytes inline", move |beds| inline(beds, 64)),
+        optional("post_send: send, 101 bytes inline", move |beds| inline(beds, 101)),
         optional("post_send: send, thread domain", move |beds| on(&beds.single, |bed| posts(bed, send(), 1))),
         optional("ibv_wr: send + set_sge, batches of 16", |beds| {
             on(&beds.building, |bed| WorkBatches::new(bed, Data::Element))
@@ -88,8 +96,8 @@ pub fn all() -> Vec<Named> {
         row("poll_cq: receives with immediate, 16 per call", |beds| {
             poll::Poll::new(&beds.connected, Side::Receive, immediate(), 16)
         }),
-        row("poll_cq: received datagrams, 16 per call", |beds| {
-            poll::Poll::new(&beds.datagram, Side::Receive, send(), 16)
+        optional("poll_cq: received datagrams, 16 per call", |beds| {
+            on(&beds.datagram, |bed| poll::Poll::new(bed, Side::Receive, send(), 16))
         }),
         optional("poll_cq: sends, 16 per call, single thread", |beds| {
             on(&beds.single, |bed| poll::Poll::new(bed, Side::Send, write(), 16))
@@ -98,11 +106,11 @@ pub fn all() -> Vec<Named> {
             on(&beds.shared, |bed| poll::Poll::new(bed, Side::Receive, send(), 16))
         }),
         row("poll_cq: nothing there", |beds| poll::PollNothing::new(&beds.connected)),
-        row("extended poll + 3 reads: sends, 16 per batch", |beds| {
-            extended::ExtendedPoll::new(&beds.extended, Side::Send)
+        optional("extended poll + 3 reads: sends, 16 per batch", |beds| {
+            on(&beds.extended, |bed| extended::ExtendedPoll::new(bed, Side::Send))
         }),
-        row("extended poll + 3 reads: receives, 16 per batch", |beds| {
-            extended::ExtendedPoll::new(&beds.extended, Side::Receive)
+        optional("extended poll + 3 reads: receives, 16 per batch", |beds| {
+            on(&beds.extended, |bed| extended::ExtendedPoll::new(bed, Side::Receive))
         }),
         row("req_notify_cq", |beds| arm::Arm::new(&beds.connected)),
         row("ping-pong: post_recv, post_send, 2 polls", |beds| mix::PingPong::new(&beds.connected)),

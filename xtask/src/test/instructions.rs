@@ -11,10 +11,11 @@ pub fn check(session: &mut Session) {
         let measured = program.instructions(Provider::Ours, Accepted::GENERATION, "")?;
         let accepted = Accepted::load()?;
         let comparison = accepted.compare(&measured);
+        if !comparison.better.is_empty() {
+            println!("        better, to be committed (`cargo xtask bench --instructions --accept`):");
+        }
         for line in &comparison.better {
-            println!(
-                "        better, to be committed after `cargo xtask bench --instructions --accept`: {line}"
-            );
+            println!("            {line}");
         }
         Ok(Verdict::Counted(Counts {
             passed: accepted.len() - comparison.worse.len(),
