@@ -49,7 +49,8 @@ def main():
             8,
             lambda cq: (
                 cq.wr_id,
-                cq.read_opcode(),
+                # Which kind of receive it was, rdma-core 44's provider does not tell.
+                cq.read_opcode() & e.IBV_WC_RECV,
                 cq.read_qp_num(),
                 cq.read_byte_len(),
                 cq.read_imm_data(),

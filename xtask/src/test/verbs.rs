@@ -30,6 +30,11 @@ pub fn check(session: &mut Session) {
     session.check_on_device("verbs", "ours on GEN3", |simulator, folder| {
         run(simulator, Provider::Ours, folder, &["--gen", "3"], &["--skip", "removal::"])
     });
+    // Programs of builders ask for more than it has.
+    session.check_on_device("verbs", "ours on GEN1", |simulator, folder| {
+        let selection = ["--skip", "removal::", "--skip", "builders::"];
+        run(simulator, Provider::Ours, folder, &["--gen", "1"], &selection)
+    });
 }
 
 /// Runs the programs that `selection` leaves on a device with those options.
