@@ -13,7 +13,7 @@ use crate::sim::{Device, Provider, Simulator};
 use crate::workspace::root;
 
 /// Longest time one program may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Longest time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
