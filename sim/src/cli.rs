@@ -11,7 +11,7 @@ use irdma_engine::spec::Generation;
 use irdma_sim_protocol::Mode;
 
 use crate::isolation::Isolation;
-use crate::options::{DeviceOptions, Kernel};
+use crate::options::{DeviceOptions, Kernel, Transport, feature};
 use crate::plugin::Provider;
 use crate::run::{self, Program};
 use crate::runtime::Name;
@@ -62,7 +62,7 @@ struct RunArguments {
     #[arg(long, env = "IRDMA_PLUGIN", value_name = "PATH")]
     plugin: Option<PathBuf>,
     /// A device that `irdma-sim start` started
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["gen", "mode", "kernel", "seed"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["gen", "transport", "mode", "kernel", "without", "legacy", "seed"])]
     fabric: Option<Name>,
     /// How the device's files are shown to the program
     #[arg(long, value_enum, default_value_t = Isolation::Auto)]
@@ -88,12 +88,22 @@ struct DeviceArguments {
     /// Generation of the device
     #[arg(long, value_enum, default_value = "2")]
     r#gen: GenerationValue,
+    /// Wire protocol of the port [default: what the generation speaks first]
+    #[arg(long, value_enum)]
+    transport: Option<TransportValue>,
     /// How doorbells reach the device
     #[arg(long, value_enum, default_value = "trap")]
     mode: ModeValue,
     /// Kernel release whose behaviour the device shows
     #[arg(long, value_enum, default_value = "7.2")]
     kernel: KernelValue,
+    /// Features that the device does not offer, though its generation has them
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FEATURE")]
+    without: Vec<FeatureValue>,
+    /// The old i40iw kernel, which reports no limits (generation 1); the newest ABI version it speaks
+    #[arg(long, value_name = "ABI", num_args = 0..=1, require_equals = true, default_missing_value = "5",
+        value_parser = clap::value_parser!(u8).range(4..=5))]
+    legacy: Option<u8>,
     /// Seed of what the device chooses at random
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -101,7 +111,17 @@ struct DeviceArguments {
 
 impl DeviceArguments {
     fn options(&self) -> DeviceOptions {
-        DeviceOptions { generation: self.r#gen.0, mode: self.mode.0, kernel: self.kernel.0, seed: self.seed }
+        let generation = self.r#gen.0;
+        let first = if generation == Generation::Gen1 { Transport::Iwarp } else { Transport::Roce };
+        DeviceOptions {
+            generation,
+            transport: self.transport.map_or(first, |transport| transport.0),
+            mode: self.mode.0,
+            kernel: self.kernel.0,
+            withheld: self.without.iter().fold(0, |all, feature| all | feature.flag()),
+            legacy: self.legacy,
+            seed: self.seed,
+        }
     }
 }
 
@@ -127,8 +147,45 @@ macro_rules! values {
 
 values! { GenerationValue(Generation):
     Generation::Gen1 => "1", "X722, iWARP";
-    Generation::Gen2 => "2", "E810 family, RoCEv2";
+    Generation::Gen2 => "2", "E810 family, RoCEv2 and iWARP";
     Generation::Gen3 => "3", "E2000 and later, RoCEv2";
+}
+
+values! { TransportValue(Transport):
+    Transport::Roce => "roce", "RoCEv2";
+    Transport::Iwarp => "iwarp", "iWARP; modify to RTS connects here, which kernels leave to rdma_cm";
+}
+
+/// Features that can be left out.
+#[derive(Clone, Copy, ValueEnum)]
+enum FeatureValue {
+    /// The device tells when an iWARP connection is ready
+    RtsAe,
+    /// Completion queues can be resized
+    CqResize,
+    /// Completion entries have 64 bytes
+    #[value(name = "64-byte-cqe")]
+    WideCqe,
+    /// Atomic operations
+    Atomics,
+    /// Shared receive queues
+    Srq,
+    /// Completions carry the device's time
+    Timestamps,
+}
+
+impl FeatureValue {
+    /// Its flag, as the kernel reports it.
+    fn flag(self) -> u64 {
+        match self {
+            FeatureValue::RtsAe => feature::RTS_AE,
+            FeatureValue::CqResize => feature::CQ_RESIZE,
+            FeatureValue::WideCqe => feature::CQE_64_BYTE,
+            FeatureValue::Atomics => feature::ATOMIC_OPS,
+            FeatureValue::Srq => feature::SRQ,
+            FeatureValue::Timestamps => feature::CQE_TIMESTAMPING,
+        }
+    }
 }
 
 values! { ModeValue(Mode):

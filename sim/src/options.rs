@@ -5,17 +5,25 @@ use std::os::fd::OwnedFd;
 use irdma_engine::spec::Generation;
 use irdma_sim_protocol::Mode;
 pub use irdma_uverbs::KernelVersion as Kernel;
-use irdma_uverbs::{Profile, Transport, identity};
+pub use irdma_uverbs::Transport;
+pub use irdma_uverbs::profile::feature;
+use irdma_uverbs::{Profile, identity};
 
 /// A device and how it is driven.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
     /// Hardware generation.
     pub generation: Generation,
+    /// Wire protocol.
+    pub transport: Transport,
     /// How doorbells arrive.
     pub mode: Mode,
     /// Kernel behaviour.
     pub kernel: Kernel,
+    /// Features that it does not offer, though its generation has them.
+    pub withheld: u64,
+    /// The old i40iw kernel, up to that ABI version.
+    pub legacy: Option<u8>,
     /// Seed of everything chosen at random.
     pub seed: u64,
 }
@@ -23,12 +31,17 @@ pub struct DeviceOptions {
 impl DeviceOptions {
     /// What the device is.
     pub fn profile(&self) -> Profile {
-        let transport = if self.generation == Generation::Gen1 { Transport::Iwarp } else { Transport::Roce };
+        let gids = match self.transport {
+            Transport::Roce => identity::gids(self.generation),
+            Transport::Iwarp => &[identity::IWARP],
+        };
         Profile {
             generation: self.generation,
-            transport,
+            transport: self.transport,
             kernel: self.kernel,
-            gids: identity::gids(self.generation).to_vec(),
+            withheld: self.withheld,
+            legacy: self.legacy,
+            gids: gids.to_vec(),
             seed: self.seed,
             ..Profile::default()
         }

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_long};
 use std::fmt::Write;
-use std::sync::OnceLock;
 
 use crate::cq::Cq;
 use crate::device::Device;
@@ -93,6 +92,8 @@ impl Cqe {
 
     /// A successful completion of the request at `index` of a send queue.
     pub fn sent(qp: &Qp, context: u64, index: u32, opcode: u32) -> Cqe {
+        // The kernel's own come first.
+        let index = (index + Device::present().connection_requests) & 0x7fff;
         let last = Cqe::SEND_QUEUE | u64::from(opcode) << 56 | u64::from(index) << 32;
         Cqe { words: [0, context, u64::from(qp.number()) << 32, last], extension: None }
     }
@@ -127,10 +128,8 @@ impl Cqe {
     /// there in any case.
     #[track_caller]
     pub fn write(&self, number: u32) {
-        static CQE_SIZE: OnceLock<usize> = OnceLock::new();
-        let cqe_size = *CQE_SIZE.get_or_init(|| Device::present().cqe_size);
-        let extension =
-            if cqe_size == 64 { Some(self.extension.unwrap_or_default()) } else { self.extension };
+        let wide = Device::present().cqe_size == 64;
+        let extension = if wide { Some(self.extension.unwrap_or_default()) } else { self.extension };
         let mut command = format!("cqe {number} ");
         for word in self.words.iter().chain(extension.iter().flatten()) {
             for byte in word.to_le_bytes() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::channel::{Channel, PATIENCE, SILENCE};
 use crate::context::{Context, check_destroyed};
+use crate::device::{Device, feature};
 use crate::sys::*;
 use crate::wc::{POISON, Wc};
 use crate::{Errno, clear_errno, last_errno};
@@ -144,8 +145,9 @@ impl Cq {
         assert_eq!(result, 0, "req_notify_cq");
     }
 
-    /// Changes its size.
+    /// Changes its size; ends the program where a device cannot.
     pub fn resize(&self, entries: i32) -> Result<(), Errno> {
+        Device::present().require(feature::CQ_RESIZE, "resizing of completion queues");
         // SAFETY: the queue is alive.
         match unsafe { ibv_resize_cq(self.raw, entries) } {
             0 => Ok(()),

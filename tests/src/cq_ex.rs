@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::channel::{Channel, PATIENCE};
 use crate::context::Context;
 use crate::cq::Cq;
+use crate::device::Device;
 use crate::sys::*;
 use crate::wc::Wc;
 use crate::{Errno, clear_errno, last_errno};
@@ -21,8 +22,9 @@ pub struct CqEx {
 }
 
 impl CqEx {
-    /// Creation attributes for `entries` completions and the readers `wc_flags`.
+    /// Creation attributes, on a device that has such queues, for `entries` completions and the readers `wc_flags`.
     pub fn attributes(entries: u32, wc_flags: u64) -> ibv_cq_init_attr_ex {
+        Device::present().require_extended_queues();
         ibv_cq_init_attr_ex { cqe: entries, wc_flags, ..ibv_cq_init_attr_ex::default() }
     }
 

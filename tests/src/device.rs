@@ -1,6 +1,7 @@
 //! What the device under test is, so that a program knows what must work on it.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::control::control;
 use crate::runner::skip;
@@ -8,6 +9,7 @@ use crate::runner::skip;
 /// `feature_flags` of the kernel's driver.
 pub mod feature {
     #![allow(missing_docs, reason = "the kernel's names")]
+    pub const RTS_AE: u64 = 1 << 0;
     pub const CQ_RESIZE: u64 = 1 << 1;
     pub const ATOMIC_OPS: u64 = 1 << 6;
     pub const SRQ: u64 = 1 << 7;
@@ -33,6 +35,8 @@ pub struct Device {
     pub inline: u32,
     /// Requests of the smallest queue's ring.
     pub smallest_queue: u32,
+    /// Quanta at the start of a send queue by which the kernel sets up a connection.
+    pub connection_requests: u32,
     /// Quanta of the largest send queue.
     pub send_quanta: u32,
     /// Quanta of the largest receive queue.
@@ -41,8 +45,12 @@ pub struct Device {
 
 impl Device {
     /// The one that the program runs on.
-    #[track_caller]
-    pub fn present() -> Device {
+    pub fn present() -> &'static Device {
+        static PRESENT: OnceLock<Device> = OnceLock::new();
+        PRESENT.get_or_init(Device::ask)
+    }
+
+    fn ask() -> Device {
         let answer = control("describe");
         let values: BTreeMap<_, _> = answer
             .lines()
@@ -62,6 +70,11 @@ impl Device {
             read_fragments: number("read_fragments") as u32,
             inline: number("inline_bytes") as u32,
             smallest_queue: number("smallest_queue") as u32,
+            connection_requests: match (values.get("transport"), number("features") & feature::RTS_AE != 0) {
+                (Some(&"roce"), _) => 0,
+                (_, true) => 3,
+                (_, false) => 1,
+            },
             send_quanta: number("sq_quanta") as u32,
             receive_quanta: number("rq_quanta") as u32,
         }
@@ -79,6 +92,20 @@ impl Device {
             if self.generation == 1 { [(1, 16), (3, 48), (4, 48)] } else { [(1, 8), (3, 39), (7, 101)] };
         let fits = |&(most, bytes): &(u32, u32)| fragments <= most && inline <= bytes;
         smallest.iter().position(fits).unwrap_or(3) as u32
+    }
+
+    /// Ends the program on iWARP, of which it needs something that only RoCE has.
+    pub fn require_roce(&self, what: &str) {
+        if !self.roce {
+            skip(&format!("iWARP has no {what}"));
+        }
+    }
+
+    /// Ends the program where completion queues have no extended interface.
+    pub fn require_extended_queues(&self) {
+        if self.generation == 1 {
+            skip("the device has no extended completion queues");
+        }
     }
 
     /// Ends the program where the device lacks a feature.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::context::{Context, PORT, Pd, check_destroyed};
 use crate::cq::Cq;
+use crate::device::Device;
 use crate::srq::Srq;
 use crate::sys::*;
 use crate::work::{self, ReceiveWork, Refused, SendWork};
@@ -30,21 +31,34 @@ pub struct QpOptions {
 
 impl Default for QpOptions {
     fn default() -> QpOptions {
+        let device = Device::present();
         QpOptions {
             qp_type: IBV_QPT_RC,
             max_send_wr: 64,
             max_recv_wr: 64,
-            max_send_sge: 4,
-            max_recv_sge: 4,
-            max_inline_data: 64,
+            max_send_sge: device.fragments.min(4),
+            max_recv_sge: device.fragments.min(4),
+            max_inline_data: device.inline.min(64),
             all_signaled: false,
         }
     }
 }
 
 impl QpOptions {
+    /// As many elements as the device has, and as much inline data as leaves a request whole on each.
+    pub fn widest() -> QpOptions {
+        let device = Device::present();
+        QpOptions {
+            max_send_sge: device.fragments.min(13),
+            max_recv_sge: device.fragments.min(13),
+            max_inline_data: device.inline.min(101),
+            ..QpOptions::default()
+        }
+    }
+
     /// The defaults of a UD queue pair.
     pub fn datagram() -> QpOptions {
+        Device::present().require_roce("datagrams");
         QpOptions { qp_type: IBV_QPT_UD, ..QpOptions::default() }
     }
 

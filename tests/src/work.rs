@@ -1,6 +1,7 @@
 //! Work requests that own their scatter lists.
 
 use crate::context::Context;
+use crate::device::Device;
 use crate::sys::*;
 
 /// A send work request.
@@ -101,7 +102,10 @@ impl SendWork {
     pub fn immediate(mut self, immediate: u32) -> SendWork {
         self.raw.opcode = match self.raw.opcode {
             IBV_WR_RDMA_WRITE => IBV_WR_RDMA_WRITE_WITH_IMM,
-            _ => IBV_WR_SEND_WITH_IMM,
+            _ => {
+                Device::present().require_roce("send with immediate");
+                IBV_WR_SEND_WITH_IMM
+            }
         };
         self.raw.__bindgen_anon_1.imm_data = immediate.to_be();
         self

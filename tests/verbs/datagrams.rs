@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 
 use irdma_tests::channel::SILENCE;
 use irdma_tests::context::{Context, PORT, Pd};
+use irdma_tests::device::Device;
 use irdma_tests::fixtures::{Datagrams, Q_KEY};
 use irdma_tests::memory::{Mr, pattern};
 use irdma_tests::qp::{Ah, Qp, QpOptions};
@@ -258,6 +259,7 @@ fn only_datagram_queue_pairs_join_groups() {
 }
 
 fn address_handles_refuse_what_no_packet_can_have() {
+    Device::present().require_roce("address handles");
     let context = Context::open();
     let pd = Pd::new(&context);
     let good = ah_attributes(&context, context.gid(i32::from(context.gid_index())));
@@ -267,6 +269,7 @@ fn address_handles_refuse_what_no_packet_can_have() {
 }
 
 fn a_missing_port_or_gid_is_a_real_error_number() {
+    Device::present().require_roce("address handles");
     let context = Context::open();
     let pd = Pd::new(&context);
     let mut attributes = ah_attributes(&context, context.gid(i32::from(context.gid_index())));

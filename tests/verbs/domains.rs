@@ -6,6 +6,7 @@ use irdma_tests::builder::{CONNECTED, Manner, QpEx};
 use irdma_tests::context::{Context, Pd};
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::CqEx;
+use irdma_tests::device::Device;
 use irdma_tests::domain::{Answer, Lender, ThreadDomain, attributes, parent, try_parent};
 use irdma_tests::memory::Mr;
 use irdma_tests::qp::{Ah, Connection, Qp, QpOptions};
@@ -109,6 +110,7 @@ fn wrong_attributes_are_refused() {
 }
 
 fn nothing_goes_before_what_needs_it() {
+    Device::present().require_roce("address handles");
     let pd = Pd::new(&Context::open());
     let threads = ThreadDomain::new(pd.context());
     let domain = parent(&pd, Some(&threads));

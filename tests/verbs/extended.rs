@@ -5,10 +5,11 @@ use std::sync::Arc;
 use irdma_tests::context::Context;
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::CqEx;
+use irdma_tests::device::Device;
 use irdma_tests::fixtures::{Pair, Q_KEY};
 use irdma_tests::memory::Mr;
 use irdma_tests::qp::{Ah, Connection, Qp, QpOptions};
-use irdma_tests::runner::Test;
+use irdma_tests::runner::{Test, skip};
 use irdma_tests::sys::*;
 use irdma_tests::test;
 use irdma_tests::wc::{Wc, assert_completions};
@@ -243,8 +244,18 @@ fn a_destroyed_queue_pair_is_skipped_within_a_batch() {
     assert!(cq.poll_batch(4).is_empty());
 }
 
+fn the_first_generation_has_no_such_queues() {
+    if Device::present().generation > 1 {
+        skip("the device has extended completion queues");
+    }
+    let context = Context::open();
+    let mut attributes = ibv_cq_init_attr_ex { cqe: 16, ..ibv_cq_init_attr_ex::default() };
+    assert_eq!(CqEx::try_new(&context, None, &mut attributes).err(), Some(libc::EOPNOTSUPP));
+}
+
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
+    test!(the_first_generation_has_no_such_queues),
     test!(every_operation_reads_the_same),
     test!(an_invalidated_key_can_be_read).fails_on_c("the key reads as 0"),
     test!(errors_and_flushes_read_the_same),

@@ -10,13 +10,17 @@ use irdma_tests::work::{ReceiveWork, SendWork};
 
 /// As much inline space as the device has.
 fn roomy() -> QpOptions {
-    QpOptions { max_inline_data: 101, max_send_sge: 13, ..QpOptions::default() }
+    QpOptions::widest()
+}
+
+/// Bytes that fit.
+fn most_bytes() -> usize {
+    roomy().max_inline_data as usize
 }
 
 fn inline_data_of_every_length_arrives() {
     let pair = Pair::with(roomy(), Connection::default());
-    assert!(pair.left.qp.caps.max_inline_data >= 101);
-    for length in 0..=101_usize {
+    for length in 0..=most_bytes() {
         let (source, target) = (pair.left.mr.buffer(), pair.right.mr.buffer());
         target.fill(0xee);
         // Right before an unreadable page: a copy of whole words would crash. No lkey: none is needed.
@@ -48,7 +52,7 @@ fn inline_data_of_every_length_arrives() {
 
 fn inline_data_with_immediate_arrives() {
     let pair = Pair::with(roomy(), Connection::default());
-    for length in [0, 1, 8, 9, 39, 40, 70, 71, 101] {
+    for length in [0, 1, 8, 9, 39, 40, 70, 71, most_bytes()] {
         pair.right
             .qp
             .receive_list(&mut [ReceiveWork::new(10).sge(pair.right.mr.sge(0, 200)), ReceiveWork::new(11)]);
@@ -76,8 +80,9 @@ fn inline_data_with_immediate_arrives() {
 
 fn inline_data_of_several_elements_is_concatenated() {
     let pair = Pair::with(roomy(), Connection::default());
-    for pieces in 1..=13_usize {
-        for total in [0, 1, 7, 8, 9, 38, 39, 40, 69, 70, 71, 100, 101_usize] {
+    for pieces in 1..=pair.left.qp.caps.max_send_sge as usize {
+        let lengths = [0, 1, 7, 8, 9, 15, 16, 17, 38, 39, 40, 47, 48, 69, 70, 71, 100, 101];
+        for total in lengths.into_iter().filter(|&length| length <= most_bytes()) {
             let cut = |piece: usize| total * piece / pieces;
             let elements: Vec<_> = (0..pieces)
                 .map(|piece| pair.left.mr.sge(piece * 201 + 7, cut(piece + 1) - cut(piece)))
@@ -96,11 +101,11 @@ fn inline_data_of_several_elements_is_concatenated() {
 fn inline_data_is_taken_before_post_returns() {
     let pair = Pair::with(roomy(), Connection::default());
     // No receive yet: the message waits in the queue while the source changes.
-    pair.left.qp.post(SendWork::send(1).sge(pair.left.mr.sge(0, 50)).inline());
+    pair.left.qp.post(SendWork::send(1).sge(pair.left.mr.sge(0, 40)).inline());
     pair.left.mr.buffer().fill(0xff);
     pair.right.qp.receive(ReceiveWork::new(10).sge(pair.right.mr.whole()));
-    pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_SEND, 50)]);
-    assert_eq!(pair.right.mr.buffer().read(0, 50), pattern(50, 1));
+    pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_SEND, 40)]);
+    assert_eq!(pair.right.mr.buffer().read(0, 40), pattern(40, 1));
 }
 
 /// The programs of this file.

@@ -9,6 +9,7 @@ use irdma_tests::context::{Context, Pd};
 use irdma_tests::control::{control, object_counts};
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::CqEx;
+use irdma_tests::device::Device;
 use irdma_tests::fixtures::{Datagrams, Pair};
 use irdma_tests::memory::{ALL_ACCESS, Buffer, Mr};
 use irdma_tests::process::{device_mappings, open_descriptors};
@@ -287,11 +288,13 @@ fn a_failed_creation_of_a_completion_queue_leaves_nothing() {
 }
 
 fn a_failed_creation_of_an_extended_queue_leaves_nothing() {
+    Device::present().require_extended_queues();
     let context = Context::open();
     check_failures(&["reg_mr", "create_cq"], || CqEx::try_new(&context, None, &mut CqEx::attributes(100, 0)));
 }
 
 fn failed_small_objects_leave_nothing() {
+    Device::present().require_roce("address handles");
     let context = Context::open();
     let pd = Pd::new(&context);
     let buffer = Arc::new(Buffer::new(100));

@@ -6,6 +6,7 @@ use irdma_tests::channel::Channel;
 use irdma_tests::control::control;
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::CqEx;
+use irdma_tests::device::{Device, feature};
 use irdma_tests::fixtures::Pair;
 use irdma_tests::memory::Mr;
 use irdma_tests::qp::{Connection, Qp, QpOptions};
@@ -139,6 +140,7 @@ fn impossible_sizes_change_nothing() {
 }
 
 fn a_resize_that_the_kernel_refuses_changes_nothing() {
+    Device::present().require(feature::CQ_RESIZE, "resizing of completion queues");
     for command in ["reg_mr", "resize_cq"] {
         let (_pair, cq, source) = queue(64);
         source.complete(0..5);

@@ -1,6 +1,7 @@
 //! Queue pair states: what is allowed when, what a query says.
 
 use irdma_tests::channel::{SILENCE, expect_async_event, expect_no_async_event};
+use irdma_tests::device::Device;
 use irdma_tests::fixtures::{Datagrams, Pair};
 use irdma_tests::qp::{Connection, QpOptions};
 use irdma_tests::runner::Test;
@@ -9,6 +10,7 @@ use irdma_tests::test;
 use irdma_tests::work::{ReceiveWork, SendWork};
 
 fn a_query_says_what_was_set() {
+    Device::present().require_roce("such changes of state");
     let connection = Connection { path_mtu: IBV_MTU_512, reads: 4, timeout: 12, ..Connection::default() };
     let pair = Pair::unconnected(QpOptions { max_inline_data: 48, ..QpOptions::default() });
     assert_eq!(pair.left.qp.state(), IBV_QPS_RESET);
@@ -55,6 +57,7 @@ fn a_reset_of_a_fresh_queue_pair_is_harmless() {
 }
 
 fn steps_cannot_be_left_out() {
+    Device::present().require_roce("such changes of state");
     let pair = Pair::unconnected(QpOptions::default());
     for state in [IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD] {
         assert_eq!(pair.left.qp.move_to(state), libc::EINVAL, "RESET to {state}");
@@ -109,6 +112,7 @@ fn the_first_message_establishes_the_connection() {
 }
 
 fn a_drained_queue_holds_sends_back_until_it_runs_again() {
+    Device::present().require_roce("such changes of state");
     let pair = Pair::new();
     let mut attributes =
         ibv_qp_attr { qp_state: IBV_QPS_SQD, en_sqd_async_notify: 1, ..ibv_qp_attr::default() };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::cqe::Completion;
 use crate::engine::Engine;
 use crate::event::{AsyncEvent, Source, Subject, code};
 use crate::format::QUANTUM;
@@ -10,6 +11,7 @@ use crate::ring::WorkRing;
 use crate::spec::{
     Access, CqId, EngineError, FunctionId, Gid, PdId, QpChange, QpId, QpSpec, QpState, Service, Span, SrqId,
 };
+use crate::wqe::opcode;
 
 /// Most quanta of a ring; WQE indexes in CQEs have 15 bits.
 pub(crate) const MAX_QUANTA: u32 = 1 << 15;
@@ -216,6 +218,20 @@ impl<P: Platform> Engine<P> {
             QpState::Init | QpState::ReadyToReceive => {}
         }
         Ok(())
+    }
+
+    /// Passes over the WQEs of one quantum each by which the kernel sets up an iWARP
+    /// connection, before the first one of the program; the first has a completion.
+    ///
+    /// # Errors
+    /// Unknown queue pair; a full completion queue.
+    pub fn pass_connection_wqes(&mut self, qp: QpId, count: u32) -> Result<(), EngineError> {
+        let target = self.qps.get_mut(qp).ok_or(EngineError::NotFound)?;
+        let (index, send_cq) = (target.sq.position(), target.send_cq);
+        target.sq.pass(count);
+        let completion =
+            Completion { opcode: opcode::SEND, send_queue: true, index, ..Completion::default() };
+        self.complete_for(qp, send_cq, completion).map_err(|_| EngineError::Exhausted)
     }
 
     /// The state, which errors change too; `None` for an unknown queue pair.

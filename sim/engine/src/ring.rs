@@ -164,6 +164,11 @@ impl<B: Clone> WorkRing<B> {
         self.end_met && self.fetched_used >= self.fetched.len()
     }
 
+    /// Steps over quanta of a ring that has not been read yet.
+    pub(crate) fn pass(&mut self, quanta: u32) {
+        self.position += quanta;
+    }
+
     /// Steps over a WQE of `quanta` quanta that [`Self::peek`] gave.
     pub(crate) fn consume(&mut self, quanta: u32) {
         self.fetched_used += quanta as usize * QUANTUM;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use irdma_engine::spec::Generation;
 use irdma_sim_protocol::{MAGIC, Mode, Operation, Reply, Request};
 
-use crate::options::{DeviceEnds, DeviceOptions, Kernel};
+use crate::options::{DeviceEnds, DeviceOptions, Kernel, Transport};
 
 /// What a greeting shows.
 static PROOF: u32 = MAGIC;
@@ -51,7 +51,15 @@ fn start(name: &str, mode: Mode) -> Running {
     // SAFETY: no pointers.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 64) }, 0);
     let (hangup, lifeline) = io::pipe().unwrap();
-    let options = DeviceOptions { generation: Generation::Gen2, mode, kernel: Kernel::V7_2, seed: 1 };
+    let options = DeviceOptions {
+        generation: Generation::Gen2,
+        transport: Transport::Roce,
+        mode,
+        kernel: Kernel::V7_2,
+        withheld: 0,
+        legacy: None,
+        seed: 1,
+    };
     let ends = DeviceEnds { listener, lifeline: Some(hangup.into()) };
     let thread = std::thread::spawn(move || super::run_device(options, ends));
     Running { path, lifeline: Some(lifeline), thread: Some(thread) }

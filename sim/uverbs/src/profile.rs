@@ -33,6 +33,10 @@ pub struct Profile {
     pub transport: Transport,
     /// Kernel behaviour.
     pub kernel: KernelVersion,
+    /// Flags of [`feature`] that the device does not offer, though its generation has them.
+    pub withheld: u64,
+    /// The kernel is i40iw, which knows only X722 and reports no limits; the newest ABI version it speaks.
+    pub legacy: Option<u8>,
     /// GID table of the port, in order.
     pub gids: Vec<Gid>,
     /// Bytes per OS page of the programs.
@@ -145,6 +149,8 @@ impl Default for Profile {
             generation: Generation::Gen2,
             transport: Transport::Roce,
             kernel: KernelVersion::V7_2,
+            withheld: 0,
+            legacy: None,
             gids: identity::gids(Generation::Gen2).to_vec(),
             // SAFETY: sysconf has no preconditions.
             page_size: unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64,
@@ -166,6 +172,12 @@ impl Profile {
             Generation::Gen3 if self.kernel < KernelVersion::V7_2 => {
                 Err("GEN3 needs kernel 7.2: older ones do not know it".into())
             }
+            Generation::Gen2 | Generation::Gen3 if self.legacy.is_some() => {
+                Err("the legacy kernel knows GEN1 only: use --gen 1".into())
+            }
+            Generation::Gen3 if self.has(feature::SRQ) && !self.has(feature::CQE_64_BYTE) => {
+                Err("completions of shared receive queues need 64 bytes: use --without srq too".into())
+            }
             _ if self.gids.is_empty() || self.gids.len() > self.gid_table_length() as usize => {
                 Err(format!("a port has 1 to {} GIDs, not {}", self.gid_table_length(), self.gids.len()))
             }
@@ -178,8 +190,14 @@ impl Profile {
         self.limits().features & flag != 0
     }
 
-    /// The numbers of this generation.
+    /// The numbers of this device.
     pub fn limits(&self) -> Limits {
+        let limits = self.generation_limits();
+        Limits { features: limits.features & !self.withheld, ..limits }
+    }
+
+    /// The numbers of its generation.
+    fn generation_limits(&self) -> Limits {
         const KIB_4: u64 = 4 << 10;
         const MIB_2: u64 = 2 << 20;
         const GIB_1: u64 = 1 << 30;

@@ -66,12 +66,16 @@ pub fn get_context(call: &mut Call) -> Result<Answer> {
     if profile.generation >= Generation::Gen3 && wanted.comp_mask & context_mask::SUPPORT_WQE_FORMAT_V2 == 0 {
         return Err(EOPNOTSUPP);
     }
-    let raw_attributes =
-        profile.kernel >= KernelVersion::V6_12 && wanted.comp_mask & context_mask::USE_RAW_ATTR != 0;
-    let mut context = Context { abi: wanted.userspace_ver, raw_attributes, doorbell: profile.page_size };
+    if profile.legacy.is_some_and(|newest| wanted.userspace_ver > newest) {
+        return Err(EINVAL);
+    }
     let limits = profile.limits();
     let mut told = AllocUcontextResp::default();
-    if request.length(DRIVER_OUT) == LEGACY_ROOM {
+    let raw_attributes = profile.kernel >= KernelVersion::V6_12
+        && profile.legacy.is_none()
+        && wanted.comp_mask & context_mask::USE_RAW_ATTR != 0;
+    let mut context = Context { abi: wanted.userspace_ver, raw_attributes, doorbell: profile.page_size };
+    if profile.legacy.is_some() || request.length(DRIVER_OUT) == LEGACY_ROOM {
         if profile.generation != Generation::Gen1 {
             return Err(EOPNOTSUPP);
         }
@@ -104,7 +108,9 @@ pub fn get_context(call: &mut Call) -> Result<Answer> {
         }
     }
     let known = told.as_bytes();
-    if profile.kernel >= KernelVersion::V7_2 {
+    if profile.legacy.is_some() {
+        answer.put(request, DRIVER_OUT, &known[..LEGACY_ROOM])?;
+    } else if profile.kernel >= KernelVersion::V7_2 {
         answer.fill(request, DRIVER_OUT, known)?;
     } else {
         // Older kernels copy what they know and leave the rest of the room alone.

@@ -195,6 +195,7 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
     let (sq_bytes, rq_bytes) = (u64::from(ring.sq_pages) * PAGE, u64::from(ring.rq_pages) * PAGE);
     let generation = profile.generation;
     let roce = profile.transport == Transport::Roce;
+    let i40iw = profile.legacy.is_some();
     let inbound = profile.limits().inbound_reads;
     let outbound = profile.limits().outbound_reads;
     let service = match (roce, kind) {
@@ -260,7 +261,7 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
         call.file.get_mut::<Srq>(srq)?.users += 1;
     }
     hardware.qps.insert(id, (call.file.token, handle));
-    let legacy = call.request.length(DRIVER_OUT) < size_of::<DriverResp>();
+    let legacy = i40iw || call.request.length(DRIVER_OUT) < size_of::<DriverResp>();
     let told = DriverResp {
         qp_id: id,
         actual_sq_size: sq.entries(),
@@ -269,7 +270,8 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
         push_idx: if legacy { NO_PUSH_PAGE } else { 0 },
         lsmm: u8::from(legacy || !roce),
         rsvd: 0,
-        qp_caps: capabilities(generation, service),
+        // The old kernel's answer ends before it.
+        qp_caps: if i40iw { 0 } else { capabilities(generation, service) },
     };
     Ok(Made { handle, cap, told })
 }

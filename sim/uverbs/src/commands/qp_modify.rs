@@ -135,8 +135,9 @@ fn describe(hardware: &Hardware, qp: &Qp, wanted: &ModifyQp) -> Result<(QpChange
     let limits = hardware.profile.limits();
     let has = |bit| wanted.attr_mask & bit != 0;
     if has(mask::AV) {
-        // RoCE has no addressing without a GRH; iWARP has none at all.
-        if wanted.dest.is_global == 0 || hardware.profile.transport == Transport::Iwarp {
+        // RoCE has no addressing without a GRH. The kernel refuses any on iWARP; here it is
+        // part of the departure of `modify_iwarp`.
+        if wanted.dest.is_global == 0 {
             return Err(EINVAL);
         }
         change.source_gid = Some(hardware.gid(u32::from(wanted.dest.sgid_index))?);
@@ -265,7 +266,13 @@ fn modify_roce(
     Ok(true)
 }
 
-/// Modify for iWARP (`irdma_modify_qp`). Only a connection manager can bring a QP to RTS.
+/// Modify for iWARP (`irdma_modify_qp`).
+///
+/// A departure from the kernel, so that programs without a connection manager have
+/// connections here: there only `rdma_cm` brings a QP to RTS, any other attempt is EINVAL,
+/// and so is an address. Here RTR takes the address of the peer and RTS connects, and does
+/// what the kernel does when it has made a connection: the first WQEs of the send queue are
+/// its own.
 fn modify_iwarp(
     hardware: &mut Hardware,
     qp: &mut Qp,
@@ -276,7 +283,13 @@ fn modify_iwarp(
     let untouched = matches!(qp.hardware, QpState::Reset | QpState::Init);
     match state {
         None => {}
-        Some(IbState::Init | IbState::ReadyToReceive) if untouched => change.state = Some(QpState::Init),
+        Some(IbState::Init) if untouched => change.state = Some(QpState::Init),
+        Some(IbState::ReadyToReceive) if untouched => change.state = Some(QpState::ReadyToReceive),
+        Some(IbState::ReadyToSend) if qp.hardware == QpState::ReadyToReceive => {
+            let arrival = hardware.profile.has(feature::RTS_AE);
+            hardware.engine.pass_connection_wqes(qp.id, if arrival { 3 } else { 1 })?;
+            change.state = Some(QpState::ReadyToSend);
+        }
         // Closing what is not connected: nothing to do.
         Some(IbState::SendQueueDrained) => return Ok(true),
         Some(IbState::SendQueueError | IbState::Error | IbState::Reset) => {
@@ -286,7 +299,7 @@ fn modify_iwarp(
     }
     hardware.engine.modify_qp(qp.id, &change)?;
     if let Some(state) = state {
-        qp.hardware = QpState::Init;
+        qp.hardware = change.state.unwrap_or(qp.hardware);
         qp.state = state;
     }
     Ok(true)
