@@ -31,7 +31,7 @@ pub fn check(session: &mut Session) {
     session.check_on_device("speed", "ib_write_lat of 8 bytes at most 60 us", |simulator, folder| {
         below(60.0, "us", || {
             // Columns: bytes, iterations, minimum, maximum, typical ...
-            column(&pair(simulator, "ib_write_lat -F -s 8 -n 2000", folder)?, 4)
+            column(&pair(simulator, "ib_write_lat -F -s 8 -I 64 -n 2000", folder)?, 4)
         })
     });
     session.check_on_device("speed", "ibv_rc_pingpong at most 200 us each", |simulator, folder| {
