@@ -4,6 +4,8 @@
 pub struct Case {
     /// Program and arguments; a server gets the port, a client also the server's address.
     pub command: Vec<String>,
+    /// Options of the device.
+    pub device: &'static [&'static str],
     /// How many processes of it there are.
     pub processes: Processes,
     /// What a good run shows.
@@ -99,6 +101,7 @@ pub fn cases(full: bool) -> Vec<Case> {
     let row = |processes| {
         move |&(program, arguments, expect): &(&str, &str, Expect)| Case {
             command: words(&format!("{program} {arguments}")),
+            device: &[],
             processes,
             expect,
         }
@@ -111,6 +114,33 @@ pub fn cases(full: bool) -> Vec<Case> {
     cases
 }
 
+/// What only the third generation has; the C provider of rdma-core 44 does not know it.
+const THIRD_GENERATION: &[(&str, &str, Expect)] = &[
+    ("ibv_srq_pingpong", "-g 0", PINGPONG),
+    ("ibv_srq_pingpong", "-g 0 -e", PINGPONG),
+    ("ibv_rc_pingpong", "-g 0", PINGPONG),
+    ("ibv_rc_pingpong", "-g 0 -t", PINGPONG),
+    ("ibv_ud_pingpong", "-g 0", PINGPONG),
+    ("ib_send_bw", "-F -n 100 -s 1024 --use-srq -q 4", Expect::Sizes(1)),
+    ("ib_send_bw", "-c UD -F -n 100 -s 1024 --use-srq", Expect::Sizes(1)),
+    ("ib_send_lat", "-F -n 100 -I 64 --use-srq", Expect::Sizes(1)),
+    ("ib_write_bw", "-F -n 100 -a", Expect::Sizes(23)),
+    ("ib_atomic_bw", "-F -n 100 -A FETCH_AND_ADD", Expect::Sizes(1)),
+    ("ib_atomic_bw", "-F -n 100 -A CMP_AND_SWAP -q 4", Expect::Sizes(1)),
+    ("ib_atomic_lat", "-F -n 100 -A FETCH_AND_ADD", Expect::Sizes(1)),
+    ("ib_atomic_lat", "-F -n 100 -A CMP_AND_SWAP", Expect::Sizes(1)),
+];
+
+/// The cases of the third generation.
+pub fn third_generation() -> impl Iterator<Item = Case> {
+    THIRD_GENERATION.iter().map(|&(program, arguments, expect)| Case {
+        command: words(&format!("{program} {arguments}")),
+        device: &["--gen", "3"],
+        processes: Processes::Pairs(1),
+        expect,
+    })
+}
+
 impl Perftest {
     /// Default, without work request builders, all sizes, both directions, four queue pairs,
     /// posting lists, events, inline sizes around its limits, and four processes at once.
@@ -119,7 +149,12 @@ impl Perftest {
         let mut cases = Vec::new();
         let mut add = |arguments: String, processes, sizes| {
             let command = format!("{} -c {} -F {arguments}", self.program, self.connection);
-            cases.push(Case { command: words(&command), processes, expect: Expect::Sizes(sizes) });
+            cases.push(Case {
+                command: words(&command),
+                device: &[],
+                processes,
+                expect: Expect::Sizes(sizes),
+            });
         };
         let one = Processes::Pairs(1);
         let many = format!("-n {iterations}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::matrix::{Case, Expect, Processes, cases};
+use super::matrix::{Case, Expect, Processes, cases, third_generation};
 use super::session::{Session, Verdict};
 use crate::process::{self, Finished, Running};
 use crate::sim::{Device, Provider, Simulator};
@@ -38,6 +38,11 @@ pub fn check(session: &mut Session) {
         }
         session.check_on_device(&group, "loads the provider", |simulator, folder| {
             loads(simulator, provider, folder).map(|()| Verdict::Passed)
+        });
+    }
+    for case in third_generation() {
+        session.check_on_device("programs/ours on GEN3", &case.name(), |simulator, folder| {
+            run(&case, simulator, Provider::Ours, folder).map(|()| Verdict::Passed)
         });
     }
     session.check_on_device("programs", "ibv_devinfo is equal for both", |simulator, folder| {
@@ -79,13 +84,19 @@ fn run(case: &Case, simulator: &Simulator, provider: Provider, folder: &Path) ->
     match case.processes {
         Processes::Alone => {
             let mut command = simulator.run(provider);
-            let finished =
-                process::run(command.arg("--").args(&case.command), &folder.join("output"), LIMIT)?;
+            let finished = process::run(
+                command.args(case.device).arg("--").args(&case.command),
+                &folder.join("output"),
+                LIMIT,
+            )?;
             case.expect.met_by(&finished)
         }
         Processes::Pairs(pairs) => {
-            let device =
-                simulator.start(&format!("test-{}", std::process::id()), &[], &folder.join("device"))?;
+            let device = simulator.start(
+                &format!("test-{}", std::process::id()),
+                case.device,
+                &folder.join("device"),
+            )?;
             let mut servers = Vec::new();
             let mut clients = Vec::new();
             for pair in 0..pairs {
