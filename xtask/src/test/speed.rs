@@ -18,7 +18,7 @@ use crate::sim::{Provider, Simulator};
 const ATTEMPTS: usize = 4;
 
 /// How far from its aim a figure may be.
-const MARGIN: f64 = 5.0;
+const MARGIN: f64 = 10.0;
 
 /// Longest time one program may take.
 const LIMIT: Duration = Duration::from_secs(60);
