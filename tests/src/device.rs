@@ -23,6 +23,8 @@ pub struct Device {
     pub generation: u32,
     /// RoCE, not iWARP.
     pub roce: bool,
+    /// The newest ABI version of the old i40iw kernel; 0 on others.
+    pub legacy: u8,
     /// Bytes of a CQE.
     pub cqe_size: usize,
     /// Bits of [`feature`].
@@ -64,6 +66,7 @@ impl Device {
         Device {
             generation: number("generation") as u32,
             roce: values.get("transport") == Some(&"roce"),
+            legacy: number("legacy") as u8,
             cqe_size: number("cqe_size") as usize,
             features: number("features"),
             fragments: number("fragments") as u32,
@@ -99,6 +102,11 @@ impl Device {
         if !self.roce {
             skip(&format!("iWARP has no {what}"));
         }
+    }
+
+    /// Log2 of the quanta of a receive; on the first generation all are of one size, since ABI 5.
+    pub fn receive_shift(&self, fragments: u32) -> u32 {
+        if self.generation == 1 && self.legacy != 4 { 2 } else { self.shift(fragments, 0) }
     }
 
     /// Ends the program where completion queues have no extended interface.

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::device::Device;
+use crate::runner::skip;
 use crate::sys::*;
 
 /// A send work request.
@@ -101,7 +102,12 @@ impl SendWork {
     /// Makes it the form with immediate data.
     pub fn immediate(mut self, immediate: u32) -> SendWork {
         self.raw.opcode = match self.raw.opcode {
-            IBV_WR_RDMA_WRITE => IBV_WR_RDMA_WRITE_WITH_IMM,
+            IBV_WR_RDMA_WRITE => {
+                if Device::present().legacy != 0 {
+                    skip("the old kernel does not say that a write may have an immediate");
+                }
+                IBV_WR_RDMA_WRITE_WITH_IMM
+            }
             _ => {
                 Device::present().require_roce("send with immediate");
                 IBV_WR_SEND_WITH_IMM

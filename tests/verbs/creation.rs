@@ -82,11 +82,6 @@ fn send_shift(device: &Device, elements: u32, inline: u32) -> u32 {
     device.shift(elements + u32::from(device.generation > 1), inline)
 }
 
-/// Log2 of the quanta of a receive, which the first generation has of one size.
-fn receive_shift(device: &Device, elements: u32) -> u32 {
-    if device.generation == 1 { 2 } else { device.shift(elements, 0) }
-}
-
 fn the_longest_queues_are_those_that_fit_the_ring() {
     let pd = Pd::new(&Context::open());
     let device = Device::present();
@@ -104,7 +99,7 @@ fn the_longest_queues_are_those_that_fit_the_ring() {
         assert_eq!(refusal(&pd, more), Some(libc::EINVAL), "{more:?}");
     }
     for max_recv_sge in [1, 3, 7.min(most_elements), most_elements] {
-        let most = (device.receive_quanta - 1) >> receive_shift(device, max_recv_sge);
+        let most = (device.receive_quanta - 1) >> device.receive_shift(max_recv_sge);
         let options = QpOptions { max_recv_sge, max_send_wr: 1, ..QpOptions::default() };
         assert_eq!(refusal(&pd, QpOptions { max_recv_wr: most, ..options }), None, "{most} of {options:?}");
         let more = QpOptions { max_recv_wr: most + 1, ..options };
@@ -129,8 +124,7 @@ fn created_queues_report_what_they_hold() {
             ..QpOptions::default()
         };
         let qp = Qp::new(&pd, &cq, &cq, options);
-        let (send_shift, recv_shift) =
-            (send_shift(device, elements, inline), receive_shift(device, elements));
+        let (send_shift, recv_shift) = (send_shift(device, elements, inline), device.receive_shift(elements));
         let smallest = device.smallest_queue;
         let send_depth = ((asked << send_shift) + 258).next_power_of_two().max(smallest << send_shift);
         let recv_depth = ((asked << recv_shift) + 1).next_power_of_two().max(smallest << recv_shift);

@@ -47,6 +47,7 @@ fn check_traffic(domain: &Arc<Pd>, cq: &Arc<Cq>) {
 }
 
 fn everything_works_in_a_parent_domain() {
+    Device::present().require_roce("datagrams");
     let pd = Pd::new(&Context::open());
     let threads = ThreadDomain::new(pd.context());
     for threads in [None, Some(&threads)] {
@@ -206,6 +207,7 @@ fn check_no_poll_lock(domain: &Arc<Pd>, cq: &CqEx) {
 }
 
 fn queues_in_a_thread_domain_take_no_lock() {
+    Device::present().require_roce("datagrams");
     let pd = Pd::new(&Context::open());
     let threads = ThreadDomain::new(pd.context());
     let domain = parent(&pd, Some(&threads));
@@ -224,6 +226,7 @@ fn a_single_threaded_completion_queue_takes_no_lock() {
 }
 
 fn the_switch_elides_every_lock() {
+    Device::present().require_roce("datagrams");
     // SAFETY: this program has one thread.
     unsafe { std::env::set_var("IRDMA_SINGLE_THREADED", "1") };
     let pd = Pd::new(&Context::open());

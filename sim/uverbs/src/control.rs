@@ -140,6 +140,7 @@ impl Device {
         };
         let numbers = [
             ("generation", limits.hardware_revision.into()),
+            ("legacy", profile.legacy.unwrap_or(0).into()),
             ("features", limits.features),
             ("cqe_size", profile.cqe_size() as u64),
             ("fragments", limits.fragments.into()),
