@@ -12,6 +12,7 @@ use crate::system::{self, Errno};
 /// Handler with three arguments.
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
+// SAFETY: the signatures are those of the C library.
 unsafe extern "C" {
     /// The C library's own `sigaction`, under the name that is not hooked.
     fn __sigaction(
