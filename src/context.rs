@@ -151,6 +151,7 @@ impl Drop for Opening {
 /// # Safety
 /// `device` is one of this provider.
 unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Context>> {
+    log::configure();
     // SAFETY: as the caller promises.
     let opening = unsafe { Opening::begin(device, descriptor)? };
     let (verbs, ibv) = (opening.verbs(), opening.ibv());

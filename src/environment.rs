@@ -1,13 +1,35 @@
 //! Switches that a person sets in the environment of a program.
 
+use std::ffi::OsString;
+
 /// Queues take no locks: the program uses all of its queues from one thread at a time.
 pub const SINGLE_THREADED: &str = "IRDMA_SINGLE_THREADED";
 
-/// Whether a switch is on: set, to neither nothing nor `0`.
+/// Log lines of the provider go to standard error, up to a level: that of `VERBS_LOG_LEVEL`.
+pub const DEBUG: &str = "IRDMA_DEBUG";
+
+/// Everything that is ever logged.
+const HIGHEST_LEVEL: u32 = 4;
+
+/// A switch's value, unless it is empty.
 ///
 /// Programs that run with more rights than whoever started them do not look.
-pub fn is_on(switch: &str) -> bool {
+fn value(switch: &str) -> Option<OsString> {
     // SAFETY: has no preconditions.
     let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    !has_more_rights && std::env::var_os(switch).is_some_and(|value| !value.is_empty() && value != "0")
+    if has_more_rights {
+        return None;
+    }
+    std::env::var_os(switch).filter(|value| !value.is_empty())
+}
+
+/// Whether a switch is on: set, to neither nothing nor `0`.
+pub fn is_on(switch: &str) -> bool {
+    value(switch).is_some_and(|value| value != "0")
+}
+
+/// A level: 0 if the switch is not set, the highest if it is set to anything but a number.
+pub fn level(switch: &str) -> u32 {
+    value(switch)
+        .map_or(0, |value| value.to_str().and_then(|text| text.parse().ok()).unwrap_or(HIGHEST_LEVEL))
 }

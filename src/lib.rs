@@ -34,6 +34,7 @@ mod qp_create;
 mod qp_ex;
 mod qp_state;
 mod query;
+mod refusal;
 mod registration;
 mod srq;
 mod table;

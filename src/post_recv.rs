@@ -9,6 +9,7 @@ use rdma_core_sys::bindings::{ibv_qp, ibv_recv_wr, ibv_sge, verbs_context_ops};
 
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
+use crate::refusal;
 
 // The hardware half reads a program's list as it is.
 const _: () = {
@@ -57,7 +58,8 @@ unsafe extern "C" fn post_recv<G: Generation>(
         let qp = QueuePair::of(qp);
         if qp.shared.is_some() {
             refused.write(request);
-            return libc::EINVAL;
+            let Some(work) = request.as_ref() else { return libc::EINVAL };
+            return refusal::receive(qp, work, Refusal::Invalid);
         }
         let guard = qp.receive_lock.lock();
         let in_error = qp.queues.is_in_error();
@@ -68,7 +70,7 @@ unsafe extern "C" fn post_recv<G: Generation>(
         while let Some(work) = request.as_ref() {
             let outcome = list_of(work.sg_list, work.num_sge).and_then(|list| batch.place(work.wr_id, list));
             if let Err(refusal) = outcome {
-                status = errno_of(refusal);
+                status = refusal::receive(qp, work, refusal);
                 refused.write(request);
                 break;
             }

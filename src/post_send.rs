@@ -9,9 +9,10 @@ use irdma_hw::queue::{Atomic, Bind, Refusal, SendBatch, SendRequest, Service, Sg
 use rdma_core_sys::bindings::*;
 
 use crate::ah::AddressHandle;
-use crate::post_recv::{errno_of, list_of};
+use crate::post_recv::list_of;
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
+use crate::refusal;
 
 unsafe extern "C" fn post_send<G: Generation>(
     qp: *mut ibv_qp,
@@ -28,7 +29,7 @@ unsafe extern "C" fn post_send<G: Generation>(
         let mut status = 0;
         while let Some(work) = request.as_ref() {
             if let Err(refusal) = place(qp, &mut batch, work) {
-                status = errno_of(refusal);
+                status = refusal::send(qp, work, refusal);
                 refused.write(request);
                 break;
             }

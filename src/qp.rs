@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use irdma_hw::queue::{self, Member, SharedReceiveQueue, Side};
-use rdma_core_sys::bindings::{ibv_cmd_destroy_qp, ibv_qp, verbs_context_ops};
+use rdma_core_sys::bindings::{ibv_cmd_destroy_qp, ibv_qp, ibv_qp_cap, verbs_context_ops};
 use rdma_core_sys::queue_pair::QueuePairHead;
 
 use crate::boundary;
@@ -40,6 +40,8 @@ pub struct QueuePair {
     pub(crate) receive_lock: Lock,
     /// Bit N: work requests of `enum ibv_wr_opcode` N can be posted.
     pub(crate) postable: u32,
+    /// What it can do, as the program was told.
+    pub(crate) created: ibv_qp_cap,
     /// Every work request is signaled.
     pub(crate) signals_all: bool,
     /// It has not left the state that it was created in.

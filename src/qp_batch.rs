@@ -16,9 +16,9 @@ use irdma_hw::queue::{Atomic, Held, HeldBatch, PreparedRequest, Refusal, SendReq
 use rdma_core_sys::bindings::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, ibv_mw, ibv_qp_ex};
 
 use crate::lock::{Lock, this_thread};
-use crate::post_recv::errno_of;
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
+use crate::refusal::{self, BatchFailure};
 
 /// The work request added last has no data yet.
 pub const NEEDS_DATA: u8 = 1;
@@ -50,7 +50,7 @@ pub struct Batch {
     pub request: PreparedRequest,
     pub special: Special,
     /// Why the batch has failed.
-    failure: c_int,
+    failure: BatchFailure,
     /// Windows bound in this batch; as many as the queue has quanta.
     pub bound: Box<[Option<Bound>]>,
     pub bound_count: usize,
@@ -80,7 +80,7 @@ impl Builder {
                 held: Held::default(),
                 request: PreparedRequest::NONE,
                 special: Special::Immediate(0),
-                failure: 0,
+                failure: BatchFailure::Unfinished,
                 bound: vec![None; quanta as usize].into_boxed_slice(),
                 bound_count: 0,
             }),
@@ -118,7 +118,7 @@ impl Builder {
         let stage = self.stage.load(Relaxed);
         if stage & (CLOSED | FAILED) == 0 {
             // SAFETY: there is a batch.
-            unsafe { self.batch() }.failure = libc::EINVAL;
+            unsafe { self.batch() }.failure = BatchFailure::Invalid;
         }
         self.stage.store(stage & CLOSED | FAILED, Relaxed);
     }
@@ -129,7 +129,7 @@ impl Builder {
         match outcome {
             Ok(()) => self.stage.store(missing, Relaxed),
             Err(refusal) => {
-                batch.failure = errno_of(refusal);
+                batch.failure = refusal.into();
                 self.stage.store(FAILED, Relaxed);
             }
         }
@@ -173,7 +173,8 @@ pub unsafe extern "C" fn complete<G: Generation>(qp: *mut ibv_qp_ex) -> c_int {
     unsafe {
         let pair = pair_of(qp);
         if pair.builder.stage.load(Relaxed) != 0 {
-            return fail::<G>(pair);
+            let failure = take_back::<G>(pair);
+            return refusal::batch(pair, (*qp).wr_id, failure);
         }
         let batch = pair.builder.batch();
         let in_error = pair.queues.is_in_error();
@@ -190,32 +191,31 @@ pub unsafe extern "C" fn complete<G: Generation>(qp: *mut ibv_qp_ex) -> c_int {
     }
 }
 
-/// Takes a batch back; says why it failed.
+/// Takes a batch back; says why it could not be completed.
 ///
 /// # Safety
 /// The lock is held if there is a batch.
 #[cold]
 #[inline(never)]
-unsafe fn fail<G: Generation>(pair: &QueuePair) -> c_int {
+unsafe fn take_back<G: Generation>(pair: &QueuePair) -> BatchFailure {
     let stage = pair.builder.stage.load(Relaxed);
     if stage & CLOSED != 0 {
         pair.builder.stage.store(CLOSED, Relaxed);
-        return libc::EINVAL;
+        return BatchFailure::NotStarted;
     }
     // SAFETY: there is a batch, as the caller promises under the lock.
     unsafe {
         let batch = pair.builder.batch();
         pair.queues.send.resume::<G>(&batch.held).abandon();
-        // Without a failure, the last work request was left unfinished.
-        let status = if stage & FAILED != 0 { batch.failure } else { libc::EINVAL };
+        let failure = if stage & FAILED != 0 { batch.failure } else { BatchFailure::Unfinished };
         pair.builder.close(&pair.send_lock);
-        status
+        failure
     }
 }
 
 pub unsafe extern "C" fn abort<G: Generation>(qp: *mut ibv_qp_ex) {
     // SAFETY: of ours; the lock is held if there is a batch.
-    unsafe { fail::<G>(pair_of(qp)) };
+    unsafe { take_back::<G>(pair_of(qp)) };
 }
 
 /// Notes a work request, of which `needs` is to come.

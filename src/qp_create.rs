@@ -187,6 +187,14 @@ unsafe fn create(
         plan.service,
         receive_opcodes(limits.generation, capabilities),
     );
+    let mut created = ibv_qp_cap {
+        max_send_wr: plan.send.usable_entries(),
+        max_recv_wr: plan.receive.usable_entries(),
+        ..asked.cap
+    };
+    if shared.is_some() {
+        (created.max_recv_wr, created.max_recv_sge) = (0, 0);
+    }
     // SAFETY: the first field was initialised above, each other field is written here, once.
     let qp = unsafe {
         (&raw mut (*at).queues).write(queues);
@@ -194,6 +202,7 @@ unsafe fn create(
         (&raw mut (*at).receive_lock).write(Lock::unless(single_threaded));
         (&raw mut (*at).builder).write(Builder::new(bindable, attributes.sq_sig_all != 0));
         (&raw mut (*at).postable).write(postable);
+        (&raw mut (*at).created).write(created);
         (&raw mut (*at).signals_all).write(attributes.sq_sig_all != 0);
         (&raw mut (*at).is_fresh).write(AtomicBool::new(true));
         (&raw mut (*at).slot).write(OnceLock::new());
@@ -220,14 +229,7 @@ unsafe fn create(
         with_both_cqs(send_cq, recv_cq, || table.publish(slot, qp, send_cq, recv_cq));
     }
 
-    attributes.cap = ibv_qp_cap {
-        max_send_wr: plan.send.usable_entries(),
-        max_recv_wr: plan.receive.usable_entries(),
-        ..asked.cap
-    };
-    if shared.is_some() {
-        (attributes.cap.max_recv_wr, attributes.cap.max_recv_sge) = (0, 0);
-    }
+    attributes.cap = created;
     Ok(qp)
 }
 

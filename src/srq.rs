@@ -25,7 +25,8 @@ use crate::errno::{Errno, Result};
 use crate::lock::Lock;
 use crate::log::{self, Level};
 use crate::memory::QueueMemory;
-use crate::post_recv::{errno_of, list_of};
+use crate::post_recv::list_of;
+use crate::refusal;
 
 /// A shared receive queue. Libibverbs knows its first field only.
 #[repr(C)]
@@ -35,6 +36,8 @@ pub struct SharedReceiveQueue {
     /// Excludes other posts.
     lock: Lock,
     queue: queue::SharedReceiveQueue,
+    /// What it can do, as the program was told.
+    created: ibv_srq_attr,
     /// What it was created in; outlives it.
     domain: NonNull<Domain>,
     // Before the memory that it works on.
@@ -69,6 +72,16 @@ impl SharedReceiveQueue {
     pub unsafe fn of<'a>(srq: *mut ibv_srq) -> &'a SharedReceiveQueue {
         // SAFETY: as the caller promises; the first field.
         unsafe { &*srq.cast() }
+    }
+
+    /// As libibverbs takes it.
+    pub fn as_ibv(&self) -> *mut ibv_srq {
+        self.verbs.get().cast()
+    }
+
+    /// What it can do, as the program was told.
+    pub fn created(&self) -> &ibv_srq_attr {
+        &self.created
     }
 
     /// The hardware's queue.
@@ -142,10 +155,13 @@ unsafe fn create(pd: NonNull<ibv_pd>, attributes: &mut ibv_srq_attr) -> Result<N
         }
     };
     let single_threaded = domain.is_single_threaded() || owner.is_single_threaded();
+    let created =
+        ibv_srq_attr { max_wr: answered.usable_entries(), max_sge: asked.attr.max_sge, ..*attributes };
     // SAFETY: the first field was initialised above, each other field is written here, once.
     let srq = unsafe {
         (&raw mut (*at).lock).write(Lock::unless(single_threaded));
         (&raw mut (*at).queue).write(queue::SharedReceiveQueue::new(parts));
+        (&raw mut (*at).created).write(created);
         (&raw mut (*at).domain).write(NonNull::from(domain));
         (&raw mut (*at).kernel).write(kernel);
         (&raw mut (*at)._memory).write(memory);
@@ -153,8 +169,7 @@ unsafe fn create(pd: NonNull<ibv_pd>, attributes: &mut ibv_srq_attr) -> Result<N
     };
     let srq = owner.objects().adopt(srq)?;
     domain.enter();
-    attributes.max_wr = answered.usable_entries();
-    attributes.max_sge = asked.attr.max_sge;
+    *attributes = created;
     Ok(srq)
 }
 
@@ -221,7 +236,7 @@ unsafe extern "C" fn post_srq_recv(
         while let Some(work) = request.as_ref() {
             let outcome = list_of(work.sg_list, work.num_sge).and_then(|list| batch.place(work.wr_id, list));
             if let Err(refusal) = outcome {
-                status = errno_of(refusal);
+                status = refusal::shared_receive(srq, work, refusal);
                 refused.write(request);
                 break;
             }

@@ -42,8 +42,33 @@ pub fn symbols(library: &Path, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The functions that post and poll: a program calls them for every message.
-const DATA_PATH: &[&str] = &["post_send", "post_recv", "poll_cq", "start_poll", "next_poll"];
+/// The functions that post and poll: a program calls them for every message. With their module
+/// where a control verb has the same name.
+const DATA_PATH: &[&str] = &[
+    "post_send",
+    "post_recv",
+    "post_srq_recv",
+    "poll_cq",
+    "start_poll",
+    "next_poll",
+    "qp_batch::start",
+    "qp_batch::complete",
+    "qp_batch::abort",
+    "qp_ex::send",
+    "qp_ex::send_imm",
+    "qp_ex::rdma_write",
+    "qp_ex::rdma_write_imm",
+    "qp_ex::rdma_read",
+    "qp_ex::compare_swap",
+    "qp_ex::fetch_add",
+    "qp_ex::local_inv",
+    "qp_ex::bind_mw",
+    "qp_ex::set_sge",
+    "qp_ex::set_sge_list",
+    "qp_ex::set_inline_data",
+    "qp_ex::set_inline_data_list",
+    "qp_ex::set_ud_addr",
+];
 
 /// Small ones of the same kind; the compiler may have merged them with equal ones.
 fn is_small_data_path(name: &str) -> bool {
@@ -61,6 +86,7 @@ const ALLOWED_IMPORTS: &[&str] = &[
     "__errno_location",
     "sched_yield",
     "__verbs_log",
+    "dprintf",
     "ibv_cmd_modify_qp",
     "ibv_cmd_modify_qp_ex",
 ];
@@ -78,8 +104,11 @@ pub fn data_path(unstripped: &Path) -> Result<()> {
     let mut waiting: Vec<&str> =
         calls.functions().filter(is_ours).filter(|name| is_small_data_path(last_segment(name))).collect();
     for wanted in DATA_PATH {
-        let found: Vec<&str> =
-            calls.functions().filter(is_ours).filter(|name| last_segment(name) == *wanted).collect();
+        let found: Vec<&str> = calls
+            .functions()
+            .filter(is_ours)
+            .filter(|name| path_of(name).ends_with(&format!("::{wanted}")))
+            .collect();
         ensure!(!found.is_empty(), "the object has no function {wanted}");
         waiting.extend(found);
     }
@@ -124,10 +153,15 @@ fn is_allowed_import(function: &str) -> bool {
     ALLOWED_IMPORTS.contains(&name)
 }
 
+/// `irdma::qp::post_send` of `irdma::qp::post_send::<irdma_hw::Gen2>`.
+fn path_of(function: &str) -> &str {
+    function.split(['<', '[']).next().unwrap_or(function).trim_end_matches("::")
+}
+
 /// `post_send` of `irdma::qp::post_send::<irdma_hw::Gen2>`.
 fn last_segment(function: &str) -> &str {
-    let plain = function.split(['<', '[']).next().unwrap_or(function);
-    plain.trim_end_matches("::").rsplit("::").next().unwrap_or(plain)
+    let path = path_of(function);
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 /// Who calls whom in an object.
