@@ -62,7 +62,7 @@ struct RunArguments {
     #[arg(long, env = "IRDMA_PLUGIN", value_name = "PATH")]
     plugin: Option<PathBuf>,
     /// A device that `irdma-sim start` started
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["gen", "transport", "mode", "kernel", "without", "legacy", "seed"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["gen", "transport", "mode", "kernel", "without", "legacy", "push", "push_offset", "seed"])]
     fabric: Option<Name>,
     /// How the device's files are shown to the program
     #[arg(long, value_enum, default_value_t = Isolation::Auto)]
@@ -104,6 +104,12 @@ struct DeviceArguments {
     #[arg(long, value_name = "ABI", num_args = 0..=1, require_equals = true, default_missing_value = "5",
         value_parser = clap::value_parser!(u8).range(4..=5))]
     legacy: Option<u8>,
+    /// Push pages that queue pairs can have, as drivers do that offer push mode (generations 2 and 3)
+    #[arg(long, default_value_t = 0, value_name = "PAGES")]
+    push: u32,
+    /// Byte of its push page that is a queue pair's, a multiple of 256
+    #[arg(long, default_value_t = 0, value_name = "BYTES", requires = "push")]
+    push_offset: u16,
     /// Seed of what the device chooses at random
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -120,6 +126,8 @@ impl DeviceArguments {
             kernel: self.kernel.0,
             withheld: self.without.iter().fold(0, |all, feature| all | feature.flag()),
             legacy: self.legacy,
+            push_pages: self.push,
+            push_offset: self.push_offset,
             seed: self.seed,
         }
     }

@@ -24,6 +24,10 @@ pub struct DeviceOptions {
     pub withheld: u64,
     /// The old i40iw kernel, up to that ABI version.
     pub legacy: Option<u8>,
+    /// Push pages that queue pairs can have.
+    pub push_pages: u32,
+    /// Where in its page a queue pair's part is, in bytes.
+    pub push_offset: u16,
     /// Seed of everything chosen at random.
     pub seed: u64,
 }
@@ -42,6 +46,8 @@ impl DeviceOptions {
             withheld: self.withheld,
             legacy: self.legacy,
             gids: gids.to_vec(),
+            push_pages: self.push_pages,
+            push_offset: self.push_offset,
             seed: self.seed,
             ..Profile::default()
         }

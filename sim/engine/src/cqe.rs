@@ -11,6 +11,7 @@ const Q3_MINOR: Field = Field::new(15, 0);
 const Q3_MAJOR: Field = Field::new(31, 16);
 const Q3_INDEX: Field = Field::new(46, 32);
 pub(crate) const Q3_EXTENDED: Field = Field::new(50, 50);
+const Q3_PUSH_DROPPED: Field = Field::new(51, 51);
 const Q3_SRQ: Field = Field::new(52, 52);
 const Q3_INVALIDATED_OR_IPV4: Field = Field::new(53, 53);
 pub(crate) const Q3_SOLICITED: Field = Field::new(54, 54);
@@ -48,6 +49,8 @@ pub(crate) struct Completion {
     pub(crate) error: bool,
     pub(crate) opcode: u8,
     pub(crate) send_queue: bool,
+    /// A push of this send queue was lost.
+    pub(crate) push_dropped: bool,
     pub(crate) immediate: Option<u32>,
     pub(crate) source_mac: Option<[u8; 6]>,
     /// The QP's completion context when `context` is taken by a wr_id.
@@ -72,6 +75,7 @@ impl Completion {
                 | Q3_MAJOR.put(self.major.into())
                 | Q3_INDEX.put(self.index.into())
                 | Q3_EXTENDED.put(self.is_extended().into())
+                | Q3_PUSH_DROPPED.put(self.push_dropped.into())
                 | Q3_SRQ.put(self.srq.into())
                 | Q3_INVALIDATED_OR_IPV4.put(self.invalidated_or_ipv4.into())
                 | Q3_SOLICITED.put(self.solicited.into())

@@ -19,6 +19,7 @@ mod mr;
 mod mw;
 mod payload;
 pub mod platform;
+pub mod push;
 mod qp;
 mod random;
 mod receive;

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::event::{AsyncEvent, Source, Subject, code};
 use crate::format::QUANTUM;
 use crate::platform::Platform;
+use crate::push::Pushes;
 use crate::ring::WorkRing;
 use crate::spec::{
     Access, CqId, EngineError, FunctionId, Gid, PdId, QpChange, QpId, QpSpec, QpState, Service, Span, SrqId,
@@ -40,6 +41,8 @@ pub(crate) struct Qp<B> {
     pub(crate) established: bool,
     /// The send queue has been flushed; what comes later goes the same way (GEN3).
     pub(crate) sq_flushed: bool,
+    /// Of one that has a push page.
+    pub(crate) pushes: Option<Pushes>,
 }
 
 /// What the head of a send queue waits for.
@@ -181,6 +184,7 @@ impl<P: Platform> Engine<P> {
             rnr_retries_left: None,
             established: false,
             sq_flushed: false,
+            pushes: None,
         })
     }
 

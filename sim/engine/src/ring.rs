@@ -169,6 +169,33 @@ impl<B: Clone> WorkRing<B> {
         self.position += quanta;
     }
 
+    /// Whether the walk is past a quantum rather than before it.
+    pub(crate) fn has_passed(&self, index: u32) -> bool {
+        index < self.quanta && (index + self.quanta - self.position) % self.quanta > self.quanta / 2
+    }
+
+    /// Whether the ring holds these bytes, a few, from the next WQE on.
+    pub(crate) fn holds<P: Platform<Backing = B>>(&self, platform: &mut P, bytes: &[u8]) -> bool {
+        let offset = self.span.offset + u64::from(self.position) * QUANTUM as u64;
+        let mut present = vec![0; bytes.len()];
+        platform.read(&self.span.backing, offset, &mut present).is_ok() && present == bytes
+    }
+
+    /// Takes the next WQEs, whole and valid, from here instead of from the ring, and makes
+    /// the walk end behind them. `false` if there is no room for them, or some have been
+    /// fetched before.
+    pub(crate) fn preload(&mut self, wqes: &[u8]) -> bool {
+        let is_inside = wqes.len() <= (self.quanta - self.position) as usize * QUANTUM;
+        if self.fetched_used < self.fetched.len() || !is_inside {
+            return false;
+        }
+        self.fetched.clear();
+        self.fetched.extend_from_slice(wqes);
+        self.fetched_used = 0;
+        self.end_met = true;
+        true
+    }
+
     /// Steps over a WQE of `quanta` quanta that [`Self::peek`] gave.
     pub(crate) fn consume(&mut self, quanta: u32) {
         self.fetched_used += quanta as usize * QUANTUM;

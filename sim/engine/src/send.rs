@@ -7,10 +7,11 @@ use crate::cqe::Completion;
 use crate::engine::Engine;
 use crate::event::{Source, code};
 use crate::platform::Platform;
+use crate::push::Pushes;
 use crate::qp::{Wait, WaitReason};
 use crate::ring::RingError;
 use crate::spec::{Generation, PdId, QpId, QpState, Service};
-use crate::wqe::{Operation, SendWqe, decode_send, send_quanta};
+use crate::wqe::{Operation, SendWqe, decode_send, is_pushed, send_quanta};
 
 /// Payload bytes after which a queue lets others have their turn.
 const TURN_BYTES: u64 = 64 << 20;
@@ -21,11 +22,13 @@ const SHORTEST_RNR_WAIT: Duration = Duration::from_micros(10);
 
 /// Why a send queue is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trigger {
+pub(crate) enum Trigger {
     /// Its doorbell; `true`: the producer stands still until the call is over.
     Doorbell(bool),
     /// What its head waited for is over.
     Timer,
+    /// A push, which is all there is to look at.
+    Push,
 }
 
 /// Who sends, for the time of one WQE.
@@ -69,7 +72,7 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Executes WQEs until there are none, one must wait, or it is others' turn.
-    fn run(&mut self, qp: QpId, trigger: Trigger) -> bool {
+    pub(crate) fn run(&mut self, qp: QpId, trigger: Trigger) -> bool {
         let Some(target) = self.qps.get_mut(qp) else { return false };
         let sender = Sender { qp, pd: target.pd, service: target.service };
         match target.state {
@@ -86,7 +89,9 @@ impl<P: Platform> Engine<P> {
         }
         let generation = self.config.generation;
         let settled = trigger == Trigger::Doorbell(true);
-        target.sq.begin();
+        if trigger != Trigger::Push {
+            target.sq.begin();
+        }
         let mut quanta_left = target.sq.quanta();
         let mut bytes_left = TURN_BYTES;
         let mut moved = false;
@@ -102,8 +107,10 @@ impl<P: Platform> Engine<P> {
             let index = target.sq.position();
             let polarity = target.sq.polarity();
             let size = |header| send_quanta(header, generation);
+            let has_page = target.pushes.is_some();
             let decoded = match target.sq.peek(&mut self.platform, size, settled) {
                 Ok(None) => return moved,
+                Ok(Some(bytes)) if is_pushed(bytes) && !has_page => Err(code::WQE_INVALID_PARAMETER),
                 Ok(Some(bytes)) => decode_send(bytes, polarity, generation),
                 Err(RingError::Fault) => Err(code::LOCAL_QP_CATASTROPHIC),
                 Err(RingError::Overrun) => Err(code::WQE_INVALID_FRAGMENTS),
@@ -188,6 +195,7 @@ impl<P: Platform> Engine<P> {
             opcode: wqe.opcode,
             send_queue: true,
             index,
+            push_dropped: target.pushes.as_mut().is_some_and(Pushes::take_dropped),
             ..Completion::default()
         };
         if self.complete_for(sender.qp, send_cq, completion).is_err() {

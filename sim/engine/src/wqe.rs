@@ -16,6 +16,7 @@ const OPCODE: Field = Field::new(37, 32);
 const MORE_FRAGMENTS: Field = Field::new(41, 38);
 const IMMEDIATE: Field = Field::new(47, 47);
 const INLINE_LENGTH: Field = Field::new(55, 48);
+const PUSH: Field = Field::new(56, 56);
 const INLINE: Field = Field::new(57, 57);
 const SIGNALED: Field = Field::new(62, 62);
 
@@ -194,6 +195,11 @@ pub(crate) fn send_quanta(header: u64, generation: Generation) -> u32 {
         return quanta as u32;
     }
     1 + (MORE_FRAGMENTS.get(header) as u32).div_ceil(2)
+}
+
+/// Whether a whole send WQE says that its queue pair has a push page.
+pub(crate) fn is_pushed(bytes: &[u8]) -> bool {
+    PUSH.is_set(word(bytes, 3))
 }
 
 /// The opcode in a send WQE's header.

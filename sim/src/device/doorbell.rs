@@ -12,6 +12,8 @@ const QUIET: u32 = u32::MAX;
 const SQ_DOORBELL: usize = 0;
 /// Offset of the CQs' doorbell in its page.
 const CQ_DOORBELL: usize = 64;
+/// All doorbells, those of pushes too, are at multiples of this.
+const DOORBELL_STEP: usize = 64;
 
 /// The pages of a BAR, mapped.
 #[derive(Debug)]
@@ -21,8 +23,8 @@ pub struct DoorbellPages {
 }
 
 impl DoorbellPages {
-    /// Maps the first `length` bytes of a BAR.
-    pub fn map(file: &File, length: usize) -> io::Result<DoorbellPages> {
+    /// Maps a BAR of `length` bytes, in which from byte `quiet` on there are doorbell pages.
+    pub fn map(file: &File, length: usize, quiet: usize) -> io::Result<DoorbellPages> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe {
@@ -37,11 +39,9 @@ impl DoorbellPages {
         let pages = DoorbellPages { start, length };
         let size = file.metadata()?.len() as usize;
         // A BAR without bytes cannot be touched.
-        for page in (0..size.min(length)).step_by(4096) {
-            for offset in [SQ_DOORBELL, CQ_DOORBELL] {
-                if let Some(word) = pages.word(page + offset) {
-                    word.store(QUIET, Ordering::Relaxed);
-                }
+        for offset in (quiet..size.min(length)).step_by(DOORBELL_STEP) {
+            if let Some(word) = pages.word(offset) {
+                word.store(QUIET, Ordering::Relaxed);
             }
         }
         Ok(pages)
@@ -64,10 +64,18 @@ impl DoorbellPages {
     pub fn take(&self, page: u64) -> bool {
         let mut rung = false;
         for offset in [SQ_DOORBELL, CQ_DOORBELL] {
-            let Some(word) = self.word(page as usize + offset) else { continue };
-            rung |= word.load(Ordering::Relaxed) != QUIET && word.swap(QUIET, Ordering::AcqRel) != QUIET;
+            rung |= self.take_value(page + offset as u64).is_some();
         }
         rung
+    }
+
+    /// What was stored last to the doorbell at `offset` since the last call.
+    pub fn take_value(&self, offset: u64) -> Option<u32> {
+        let word = self.word(offset as usize)?;
+        if word.load(Ordering::Relaxed) == QUIET {
+            return None;
+        }
+        Some(word.swap(QUIET, Ordering::AcqRel)).filter(|value| *value != QUIET)
     }
 }
 
@@ -90,7 +98,7 @@ mod tests {
         let file: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) };
         file.set_len(8192).unwrap();
         let (device, program) =
-            (DoorbellPages::map(&file, 8192).unwrap(), DoorbellPages::map(&file, 8192).unwrap());
+            (DoorbellPages::map(&file, 8192, 0).unwrap(), DoorbellPages::map(&file, 8192, 0).unwrap());
         assert!(!device.take(4096));
         program.word(4096).unwrap().store(3, Ordering::Release);
         program.word(4096 + 64).unwrap().store(0, Ordering::Release);
@@ -98,5 +106,11 @@ mod tests {
         assert!(device.take(4096));
         assert!(!device.take(4096));
         assert!(!device.take(8192));
+        program.word(256).unwrap().store(7, Ordering::Release);
+        assert_eq!(device.take_value(256), Some(7));
+        assert_eq!(
+            (device.take_value(256), device.take_value(8192), device.take_value(u64::MAX)),
+            (None, None, None)
+        );
     }
 }

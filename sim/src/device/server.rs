@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use irdma_sim_protocol::{MAGIC, Mode, Operation, Reply, Request};
-use irdma_uverbs::Device;
 use irdma_uverbs::program::Process;
+use irdma_uverbs::push::BarLayout;
+use irdma_uverbs::{Device, Errno};
 
 use super::bar::Bars;
 use super::message::{self, Buffer, Received};
@@ -66,7 +67,7 @@ impl Response {
 impl Server {
     /// A server of that device.
     pub fn new(device: Device, mode: Mode, ends: DeviceEnds) -> anyhow::Result<Server> {
-        let bars = Bars::new(mode, device.profile().page_size)?;
+        let bars = Bars::new(mode, BarLayout::of(device.profile()))?;
         let waiting = Waiting::new()?;
         let signals = stop_signals()?;
         waiting.add(ends.listener.as_raw_fd(), Source::Listener)?;
@@ -125,13 +126,24 @@ impl Server {
         Some(due.map_or(pause, |due| due.min(pause)))
     }
 
-    /// Doorbell pages that were rung.
-    fn take_doorbells(&self) -> u64 {
+    /// Takes the doorbells of pages that were rung, and serves those of pushes; how many.
+    fn take_doorbells(&mut self) -> u64 {
+        let mut pushed = Vec::new();
+        for (token, pages) in self.bars.doorbells() {
+            for place in self.device.push_places(token) {
+                pushed.extend(pages.take_value(place.doorbell).map(|value| (token, place, value)));
+            }
+        }
+        for &(token, place, value) in &pushed {
+            let window = self.bars.take_window(token, place.window);
+            // Nonsense leads nowhere, as it does on a card.
+            let _ = self.device.push(token, place, value.into(), &window);
+        }
         let rung = self
             .bars
             .doorbells()
             .filter(|(token, pages)| self.device.doorbell_page(*token).is_some_and(|page| pages.take(page)));
-        rung.count() as u64
+        rung.count() as u64 + pushed.len() as u64
     }
 
     fn serve(&mut self, source: Source, buffer: &mut Buffer) {
@@ -257,12 +269,10 @@ impl Server {
         match operation {
             Some(Operation::Open) => self.open(request.a),
             Some(Operation::Ioctl) => self.ioctl(request, process),
-            Some(Operation::Doorbell) => {
-                match self.device.doorbell(request.token, request.a, request.b, request.c) {
-                    Ok(()) => Response::default(),
-                    Err(errno) => Response::error(errno.0),
-                }
-            }
+            Some(Operation::Doorbell) => match self.doorbell(request) {
+                Ok(()) => Response::default(),
+                Err(errno) => Response::error(errno.0),
+            },
             Some(Operation::Step) => Response::value(self.step()),
             _ => Response::error(libc::EPROTO),
         }
@@ -293,6 +303,18 @@ impl Server {
                 ..Response::default()
             },
             Err(errno) => Response::error(errno.0),
+        }
+    }
+
+    /// Serves a doorbell that was trapped.
+    fn doorbell(&mut self, request: &Request) -> Result<(), Errno> {
+        let &Request { token, a: offset, b: value, c: width, .. } = request;
+        match self.device.push_place(token, offset)? {
+            Some(place) if width == 4 => {
+                let window = self.bars.take_window(token, place.window);
+                self.device.push(token, place, value, &window)
+            }
+            _ => self.device.doorbell(token, offset, value, width),
         }
     }
 

@@ -58,6 +58,8 @@ fn start(name: &str, mode: Mode) -> Running {
         kernel: Kernel::V7_2,
         withheld: 0,
         legacy: None,
+        push_pages: 0,
+        push_offset: 0,
         seed: 1,
     };
     let ends = DeviceEnds { listener, lifeline: Some(hangup.into()) };

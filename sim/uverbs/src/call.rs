@@ -11,6 +11,7 @@ use crate::faults::Faults;
 use crate::file::{OpenFile, Token};
 use crate::platform::Reports;
 use crate::profile::Profile;
+use crate::push::PushPages;
 use crate::request::Request;
 
 /// The one port of the device.
@@ -38,6 +39,8 @@ pub struct Hardware {
     pub counts: Counts,
     /// Members of multicast groups.
     pub groups: HashMap<Gid, u32>,
+    /// Push pages.
+    pub pushes: PushPages,
     /// Errors to be made up.
     pub faults: Faults,
     /// The card has been taken out.
@@ -67,6 +70,7 @@ impl Hardware {
         };
         let mut engine = Engine::new(config, Reports::new());
         let function = engine.add_function(profile.gids.clone());
+        let pushes = PushPages::new(&profile);
         Hardware {
             engine,
             profile,
@@ -76,6 +80,7 @@ impl Hardware {
             srqs: HashMap::new(),
             counts: Counts::default(),
             groups: HashMap::new(),
+            pushes,
             faults: Faults::default(),
             removed: false,
             next_serial: 1,

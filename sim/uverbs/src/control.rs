@@ -27,6 +27,8 @@ fail clear                      forget all of these
 cqe CQ HEX                      write a CQE made by hand to the CQ of that number; the device
                                 sets its valid bit
 async qp|cq|srq NUMBER CODE     make the device report an event, CODE in hexadecimal
+push                            push pages, and what came of pushes
+push drop COUNT                 lose the next COUNT pushes
 port up|down                    tell programs that the port came up or went down
 remove                          take the card out: commands fail with EIO, programs get a fatal event
 stop                            end the device process
@@ -49,6 +51,7 @@ impl Device {
             ["fail", command, rest @ ..] => self.inject(command, rest),
             ["cqe", cq, hex @ ..] => self.write_cqe(cq, &hex.concat()),
             ["async", kind, number, code] => self.report(kind, number, code),
+            ["push", rest @ ..] => self.control_push(rest),
             ["port", "up"] => {
                 self.port_event(event::PORT_ACTIVE);
                 Ok(String::new())
@@ -149,6 +152,7 @@ impl Device {
             ("smallest_queue", limits.smallest_queue.into()),
             ("sq_quanta", limits.sq_quanta.into()),
             ("rq_quanta", limits.rq_quanta.into()),
+            ("push_pages", profile.push_pages.into()),
         ];
         let mut text = format!("transport {transport}\n");
         for (name, value) in numbers {

@@ -23,6 +23,7 @@ mod object;
 mod platform;
 pub mod profile;
 pub mod program;
+pub mod push;
 mod request;
 #[cfg(test)]
 mod tests;

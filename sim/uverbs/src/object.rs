@@ -220,6 +220,10 @@ pub struct Qp {
     pub groups: Vec<(Gid, u16)>,
     /// The registration of its rings.
     pub ring: Serial,
+    /// Its push page.
+    pub push_page: Option<u32>,
+    /// The program knows of it.
+    pub push_told: bool,
 }
 
 /// Shared receive queue.

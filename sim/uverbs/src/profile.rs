@@ -1,5 +1,6 @@
 //! What the device and its kernel are: generation, transport, kernel version and the numbers that follow from them.
 
+use irdma_engine::push::WINDOW_BYTES;
 use irdma_engine::spec::{Generation, Gid};
 
 use crate::identity;
@@ -41,6 +42,10 @@ pub struct Profile {
     pub gids: Vec<Gid>,
     /// Bytes per OS page of the programs.
     pub page_size: u64,
+    /// Push pages that queue pairs can have; kernels of today give out none.
+    pub push_pages: u32,
+    /// Byte of a push page, and of its doorbell page, that is a queue pair's: 0 on kernels of today.
+    pub push_offset: u16,
     /// Seed of what the device chooses at random.
     pub seed: u64,
 }
@@ -117,6 +122,8 @@ pub const AH_COUNT: u32 = 65_536;
 pub const MULTICAST_GROUP_COUNT: u32 = 8192;
 /// Most QPs in a multicast group (`IRDMA_MAX_MGS_PER_CTX`).
 pub const QPS_PER_MULTICAST_GROUP: u32 = 8;
+/// Most push pages (`IRDMA_MAX_PUSH_PAGE_COUNT`).
+pub const MOST_PUSH_PAGES: u32 = 1024;
 /// Interrupt vectors for completions.
 pub const COMPLETION_VECTORS: u32 = 4;
 
@@ -154,6 +161,8 @@ impl Default for Profile {
             gids: identity::gids(Generation::Gen2).to_vec(),
             // SAFETY: sysconf has no preconditions.
             page_size: unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64,
+            push_pages: 0,
+            push_offset: 0,
             seed: 1,
         }
     }
@@ -177,6 +186,17 @@ impl Profile {
             }
             Generation::Gen3 if self.has(feature::SRQ) && !self.has(feature::CQE_64_BYTE) => {
                 Err("completions of shared receive queues need 64 bytes: use --without srq too".into())
+            }
+            Generation::Gen1 if self.push_pages > 0 => Err("GEN1 has no push pages".into()),
+            _ if self.push_pages > MOST_PUSH_PAGES => {
+                Err(format!("a device has at most {MOST_PUSH_PAGES} push pages"))
+            }
+            _ if !self.push_offset.is_multiple_of(WINDOW_BYTES as u16)
+                || u64::from(self.push_offset) + WINDOW_BYTES as u64 > self.page_size =>
+            {
+                Err(format!(
+                    "an offset in a push page is a multiple of {WINDOW_BYTES} and leaves as many bytes"
+                ))
             }
             _ if self.gids.is_empty() || self.gids.len() > self.gid_table_length() as usize => {
                 Err(format!("a port has 1 to {} GIDs, not {}", self.gid_table_length(), self.gids.len()))

@@ -20,6 +20,7 @@ pub struct Wc {
     pub error: bool,
     pub opcode: u8,
     pub send_queue: bool,
+    pub push_dropped: bool,
     pub immediate: Option<u32>,
     pub mac: Option<[u8; 6]>,
     pub qp_context: u64,
@@ -80,6 +81,7 @@ impl HostCq {
             error: q[3] >> 55 & 1 == 1,
             opcode: (q[3] >> 56 & 0x3f) as u8,
             send_queue: q[3] >> 62 & 1 == 1,
+            push_dropped: q[3] >> 51 & 1 == 1,
             slots: 1,
             ..Wc::default()
         };

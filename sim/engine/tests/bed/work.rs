@@ -68,6 +68,12 @@ impl Work {
         self
     }
 
+    /// As on a queue pair that has a push page.
+    pub fn pushed(mut self) -> Self {
+        self.flags |= 1 << 56;
+        self
+    }
+
     pub fn invalidates(mut self, key: Key) -> Self {
         self.tag = key.into();
         self

@@ -9,6 +9,7 @@ use crate::call::Call;
 use crate::errno::{EINVAL, EOPNOTSUPP, Result};
 use crate::file::Context;
 use crate::profile::{COMPLETION_VECTORS, KernelVersion};
+use crate::push::BarLayout;
 use crate::request::{driver_request, driver_room};
 use irdma_engine::spec::Generation;
 
@@ -74,13 +75,14 @@ pub fn get_context(call: &mut Call) -> Result<Answer> {
     let raw_attributes = profile.kernel >= KernelVersion::V6_12
         && profile.legacy.is_none()
         && wanted.comp_mask & context_mask::USE_RAW_ATTR != 0;
-    let mut context = Context { abi: wanted.userspace_ver, raw_attributes, doorbell: profile.page_size };
+    let layout = BarLayout::of(profile);
+    let mut context = Context { abi: wanted.userspace_ver, raw_attributes, doorbell: layout.doorbell() };
     if profile.legacy.is_some() || request.length(DRIVER_OUT) == LEGACY_ROOM {
         if profile.generation != Generation::Gen1 {
             return Err(EOPNOTSUPP);
         }
         // The old provider maps the doorbell page at offset 0.
-        context.doorbell = 0;
+        context.doorbell = layout.legacy_doorbell();
         told.max_qps = crate::profile::QP_COUNT;
         told.max_pds = crate::profile::PD_COUNT;
         told.wq_size = limits.work_requests * 2;

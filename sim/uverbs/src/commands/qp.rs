@@ -251,6 +251,8 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
         notify_drained: false,
         groups: Vec::new(),
         ring: ring.serial,
+        push_page: None,
+        push_told: false,
     };
     call.file.rings_in_use.insert(ring.serial);
     let handle = call.file.objects.insert(Object::Qp(Box::new(qp)));
@@ -320,7 +322,7 @@ fn capabilities(generation: Generation, service: Service) -> u32 {
         Service::UnreliableDatagram => qp_caps::SEND_WITH_IMM | qp_caps::ROCE,
         Service::Iwarp => qp_caps::WRITE_WITH_IMM,
     };
-    // Set although the driver gives out no push pages.
+    // Set although drivers give out no push pages.
     if generation > Generation::Gen1 { immediate | qp_caps::PUSH_MODE } else { immediate }
 }
 
@@ -360,6 +362,9 @@ pub fn free(file: &mut OpenFile, hardware: &mut Hardware, handle: u32) -> Result
     hardware.qps.remove(&qp.id);
     let Some(Object::Qp(qp)) = file.objects.remove(handle) else { return Err(EINVAL) };
     file.rings_in_use.remove(&qp.ring);
+    if let Some(page) = qp.push_page {
+        hardware.pushes.free(page);
+    }
     file.get_mut::<Pd>(qp.pd)?.users -= 1;
     file.get_mut::<Cq>(qp.send_cq)?.users -= 1;
     file.get_mut::<Cq>(qp.recv_cq)?.users -= 1;

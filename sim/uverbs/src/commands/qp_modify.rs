@@ -74,8 +74,7 @@ fn carry_out(call: &mut Call, mut wanted: ModifyQp) -> Result<Answer> {
     let mut answer = Answer::new();
     let generation = hardware.profile.generation;
     if answered && state.is_some() && generation >= Generation::Gen2 {
-        // The driver has push pages switched off: nothing to tell.
-        answer.driver(request, &ModifyQpResp::default());
+        answer.driver(request, &push_page(hardware, qp, request));
     }
     Ok(answer)
 }
@@ -259,6 +258,9 @@ fn modify_roce(
         }
         _ => return Err(EINVAL),
     };
+    if target == QpState::ReadyToSend {
+        allocate_push_page(hardware, qp)?;
+    }
     change.state = Some(target);
     hardware.engine.modify_qp(qp.id, &change)?;
     qp.hardware = target;
@@ -297,12 +299,42 @@ fn modify_iwarp(
         }
         _ => return Err(EINVAL),
     }
+    if let Some(IbState::Init | IbState::ReadyToReceive) = state {
+        allocate_push_page(hardware, qp)?;
+    }
     hardware.engine.modify_qp(qp.id, &change)?;
     if let Some(state) = state {
         qp.hardware = change.state.unwrap_or(qp.hardware);
         qp.state = state;
     }
     Ok(true)
+}
+
+/// Gives a queue pair a push page, if one is left. On GEN1 there are none.
+fn allocate_push_page(hardware: &mut Hardware, qp: &mut Qp) -> Result<()> {
+    if qp.push_page.is_none()
+        && let Some(page) = hardware.pushes.allocate(qp.id)
+    {
+        qp.push_page = Some(page);
+        hardware.engine.enable_push(qp.id)?;
+    }
+    Ok(())
+}
+
+/// What a program is told of its push page: all of it, but only once.
+fn push_page(hardware: &Hardware, qp: &mut Qp, request: &Request) -> ModifyQpResp {
+    let Some(page) = qp.push_page.filter(|_| !qp.push_told && request.length(DRIVER_OUT) > 0) else {
+        return ModifyQpResp::default();
+    };
+    qp.push_told = true;
+    let (push_wqe_mmap_key, push_db_mmap_key, push_offset) = hardware.pushes.keys(page);
+    ModifyQpResp {
+        push_wqe_mmap_key,
+        push_db_mmap_key,
+        push_offset,
+        push_valid: 1,
+        ..ModifyQpResp::default()
+    }
 }
 
 /// ERR; RESET and SQE are treated like it. On a QP that is there already a program may ask for another flush.

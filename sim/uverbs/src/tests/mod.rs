@@ -5,6 +5,7 @@ mod events;
 mod fake;
 mod hostile;
 mod memory;
+mod push;
 mod queue;
 
 use fake::{Fixture, input, output};

@@ -12,29 +12,34 @@ use crate::transition::mask;
 
 /// Where the QPs' rings are, behind the CQ's.
 const QP_RING: u64 = RINGS + 0x1_0000;
-const CAP: QpCap =
+pub(super) const CAP: QpCap =
     QpCap { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
 
-struct Setup {
-    fixture: Fixture,
+/// A program with a domain and a CQ.
+pub(super) struct Setup {
+    pub(super) fixture: Fixture,
     pd: u32,
     cq: u32,
 }
 
 fn set_up() -> Setup {
-    let mut fixture = Fixture::with_context(Profile::default());
+    set_up_on(Profile::default())
+}
+
+pub(super) fn set_up_on(profile: Profile) -> Setup {
+    let mut fixture = Fixture::with_context(profile);
     let pd = fixture.alloc_pd();
     let (cq, _, _) = fixture.create_cq(pd, RINGS, None);
     Setup { fixture, pd, cq }
 }
 
 impl Setup {
-    fn register(&mut self) -> u32 {
+    pub(super) fn register(&mut self) -> u32 {
         // 512 quanta for sends, 8 for receives.
         self.fixture.reg_mr(self.pd, QP_RING, 5 * 4096 + 64, [1, 0, 1, 4]).unwrap().mr_handle
     }
 
-    fn create(&mut self, kind: u64, cap: QpCap) -> Result<(u32, CreateQpResp), Errno> {
+    pub(super) fn create(&mut self, kind: u64, cap: QpCap) -> Result<(u32, CreateQpResp), Errno> {
         let request = CreateQpReq { user_wqe_bufs: QP_RING, user_compl_ctx: 0x1234 };
         let attributes = [
             Attribute::NewHandle(0),
@@ -53,7 +58,7 @@ impl Setup {
         Ok((outcome.handle(0), outcome.read(DRIVER_OUT)))
     }
 
-    fn modify(&mut self, qp: u32, change: ModifyQp) -> Result<(), Errno> {
+    pub(super) fn modify(&mut self, qp: u32, change: ModifyQp) -> Result<(), Errno> {
         let request = ModifyQp { qp_handle: qp, ..change };
         let attributes = [
             input(WRITE_COMMAND, &u64::from(command::MODIFY_QP).to_le_bytes()),
@@ -69,12 +74,12 @@ impl Setup {
 }
 
 /// The change to INIT that every RC program makes.
-fn to_init() -> ModifyQp {
+pub(super) fn to_init() -> ModifyQp {
     let bits = mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS;
     ModifyQp { attr_mask: bits, qp_state: 1, port_num: 1, ..ModifyQp::default() }
 }
 
-fn to_rtr() -> ModifyQp {
+pub(super) fn to_rtr() -> ModifyQp {
     let mut change = ModifyQp {
         attr_mask: 0x129181,
         qp_state: 2,
@@ -90,7 +95,20 @@ fn to_rtr() -> ModifyQp {
     change
 }
 
-fn to_state(state: u8) -> ModifyQp {
+pub(super) fn to_rts() -> ModifyQp {
+    ModifyQp {
+        attr_mask: 0x12e01,
+        qp_state: 3,
+        timeout: 14,
+        retry_cnt: 7,
+        rnr_retry: 7,
+        sq_psn: 9,
+        max_rd_atomic: 1,
+        ..ModifyQp::default()
+    }
+}
+
+pub(super) fn to_state(state: u8) -> ModifyQp {
     ModifyQp { attr_mask: mask::STATE, qp_state: state, ..ModifyQp::default() }
 }
 
@@ -141,17 +159,7 @@ fn the_way_to_rts_and_back() {
     setup.modify(qp, to_rtr()).unwrap();
     let known = setup.query(qp);
     assert_eq!((known.qp_state, known.dest_qp_num, known.rq_psn, known.path_mtu), (2, 5, 7, 3));
-    let rts = ModifyQp {
-        attr_mask: 0x12e01,
-        qp_state: 3,
-        timeout: 14,
-        retry_cnt: 7,
-        rnr_retry: 7,
-        sq_psn: 9,
-        max_rd_atomic: 1,
-        ..ModifyQp::default()
-    };
-    setup.modify(qp, rts).unwrap();
+    setup.modify(qp, to_rts()).unwrap();
     assert_eq!(setup.query(qp).retry_cnt, 7);
     setup.modify(qp, to_state(4)).unwrap();
     setup.modify(qp, to_state(4)).unwrap();
