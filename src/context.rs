@@ -24,6 +24,7 @@ use crate::memory::DevicePage;
 use crate::negotiation::{self, Opened};
 use crate::objects::Objects;
 use crate::operations;
+use crate::process_barrier;
 use crate::qp::QueuePair;
 use crate::table::Table;
 
@@ -169,6 +170,7 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
         }
         return Err(Errno::NOT_SUPPORTED);
     }
+    process_barrier::register();
     // SAFETY: being opened.
     let Opened { capabilities, doorbell_key } = unsafe { negotiation::open(verbs)? };
     let doorbell = DevicePage::map(descriptor, doorbell_key)?;

@@ -28,6 +28,7 @@ mod pd;
 mod poll_cq;
 mod post_recv;
 mod post_send;
+mod process_barrier;
 mod qp;
 mod qp_batch;
 mod qp_create;

@@ -62,11 +62,9 @@ unsafe extern "C" fn post_recv<G: Generation>(
             return refusal::receive(qp, work, Refusal::Invalid);
         }
         let guard = qp.receive_lock.lock();
-        let in_error = qp.queues.is_in_error();
-        let was_empty = in_error && qp.queues.receive.is_empty();
         let mut batch = qp.queues.receive.batch::<G>();
+        let start = batch.position();
         let mut status = 0;
-        let mut placed = false;
         while let Some(work) = request.as_ref() {
             let outcome = list_of(work.sg_list, work.num_sge).and_then(|list| batch.place(work.wr_id, list));
             if let Err(refusal) = outcome {
@@ -74,12 +72,11 @@ unsafe extern "C" fn post_recv<G: Generation>(
                 refused.write(request);
                 break;
             }
-            placed = true;
             request = work.next;
         }
         drop(guard);
-        if in_error && placed {
-            posted_in_error::<G>(qp, Side::Receive, was_empty);
+        if batch.position() != start && qp.queues.is_in_error() {
+            posted_in_error::<G>(qp, Side::Receive, start);
         }
         status
     }

@@ -23,9 +23,8 @@ unsafe extern "C" fn post_send<G: Generation>(
     unsafe {
         let qp = QueuePair::of(qp);
         let guard = qp.send_lock.lock();
-        let in_error = qp.queues.is_in_error();
-        let was_empty = in_error && qp.queues.send.is_empty();
         let mut batch = qp.queues.send.batch::<G>();
+        let start = batch.start();
         let mut status = 0;
         while let Some(work) = request.as_ref() {
             if let Err(refusal) = place(qp, &mut batch, work) {
@@ -37,8 +36,8 @@ unsafe extern "C" fn post_send<G: Generation>(
         }
         let placed = batch.finish();
         drop(guard);
-        if in_error && placed {
-            posted_in_error::<G>(qp, Side::Send, was_empty);
+        if placed && qp.queues.is_in_error() {
+            posted_in_error::<G>(qp, Side::Send, start);
         }
         status
     }

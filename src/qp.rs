@@ -23,7 +23,7 @@ use crate::memory::QueueMemory;
 use crate::qp_batch::Builder;
 use crate::srq;
 use crate::table::Slot;
-use crate::{post_recv, post_send, qp_create, qp_state};
+use crate::{post_recv, post_send, process_barrier, qp_create, qp_state};
 
 /// A queue pair. Libibverbs knows its first field only.
 #[repr(C)]
@@ -109,7 +109,9 @@ impl QueuePair {
     /// outstanding is flushed.
     pub fn set_failed(&self) {
         for side in [Side::Send, Side::Receive] {
-            self.queues.abandon(side);
+            if self.queues.abandon(side) {
+                self.await_poster(side);
+            }
             self.cq(side).note_abandoned();
         }
     }
@@ -145,9 +147,14 @@ impl Member for QueuePair {
         self.shared.map(|shared| unsafe { shared.as_ref() }.queue())
     }
 
-    fn excluding_poster<Result>(&self, side: Side, action: impl FnOnce() -> Result) -> Result {
-        let _guard = self.lock(side).lock();
-        action()
+    fn await_poster(&self, side: Side) {
+        if process_barrier::issue() {
+            return;
+        }
+        // A batch of this very thread needs no waiting for, and would not end.
+        if side == Side::Receive || !self.builder.is_mine() {
+            drop(self.lock(side).lock());
+        }
     }
 }
 

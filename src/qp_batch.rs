@@ -99,6 +99,11 @@ impl Builder {
         unsafe { &mut *self.batch.get() }
     }
 
+    /// Whether this thread has started a batch, and not ended it.
+    pub fn is_mine(&self) -> bool {
+        self.owner.load(Relaxed) == this_thread()
+    }
+
     /// Ends the batch.
     ///
     /// # Safety
@@ -153,7 +158,7 @@ pub unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
     match pair.send_lock.try_lock() {
         Some(guard) => guard.keep(),
         // A thread that waited for itself would wait for ever.
-        None if pair.builder.owner.load(Relaxed) == thread => return pair.builder.misused(),
+        None if pair.builder.is_mine() => return pair.builder.misused(),
         None => pair.send_lock.lock().keep(),
     }
     if pair.builder.stage.load(Relaxed) & CLOSED == 0 {
@@ -177,15 +182,15 @@ pub unsafe extern "C" fn complete<G: Generation>(qp: *mut ibv_qp_ex) -> c_int {
             return refusal::batch(pair, (*qp).wr_id, failure);
         }
         let batch = pair.builder.batch();
-        let in_error = pair.queues.is_in_error();
-        let was_empty = in_error && pair.queues.send.is_empty();
-        let placed = pair.queues.send.resume::<G>(&batch.held).finish();
+        let held = pair.queues.send.resume::<G>(&batch.held);
+        let start = held.start();
+        let placed = held.finish();
         for bound in batch.bound.iter().take(batch.bound_count).flatten() {
             (*bound.window.as_ptr()).rkey = bound.key;
         }
         pair.builder.close(&pair.send_lock);
-        if in_error && placed {
-            posted_in_error::<G>(pair, Side::Send, was_empty);
+        if placed && pair.queues.is_in_error() {
+            posted_in_error::<G>(pair, Side::Send, start);
         }
         0
     }

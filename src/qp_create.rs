@@ -28,6 +28,7 @@ use crate::errno::{Errno, Result};
 use crate::lock::Lock;
 use crate::log::{self, Level};
 use crate::memory::QueueMemory;
+use crate::process_barrier;
 use crate::qp::{KernelQueuePair, QueuePair, with_both_cqs};
 use crate::qp_batch::Builder;
 use crate::qp_ex;
@@ -165,7 +166,9 @@ unsafe fn create(
     if send_operations.is_some_and(|asked| asked & !qp_ex::supported(postable, has_type_2_windows) != 0) {
         return Err(Errno::NOT_SUPPORTED);
     }
-    let single_threaded = domain.is_single_threaded() || owner.is_single_threaded();
+    // One thread at a time posts in a thread domain, but another one may poll.
+    let single_threaded =
+        owner.is_single_threaded() || domain.is_single_threaded() && process_barrier::is_available();
     let binds_windows = send_operations.is_some_and(|asked| asked & u64::from(IBV_QP_EX_WITH_BIND_MW) != 0);
     let bindable = if binds_windows { send.quanta } else { 0 };
     let queues = queue::QueuePair::new(

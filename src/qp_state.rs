@@ -50,20 +50,16 @@ unsafe extern "C" fn modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, ma
     unsafe { boundary::status((*qp).context, "modify_qp", || modify(qp, attributes, mask)) }
 }
 
-/// Sees to it that what was just posted to a queue pair in error is flushed: the device
-/// did so with what it found when the queue pair went into error, and has not looked since.
-///
-/// `was_empty` if nothing else was outstanding in the queue.
+/// Sees to it that what was just posted to a queue pair in error, from position `start` on, is
+/// flushed: the device did so with what it found when the queue pair went into error, and has
+/// not looked since.
 #[cold]
-pub fn posted_in_error<G: Generation>(qp: &QueuePair, side: Side, was_empty: bool) {
-    if G::FLUSHES_EACH {
-        // The kernel does not ask such a device again.
-        if was_empty {
-            qp.queues.abandon(side);
-        }
-        qp.cq(side).note_abandoned();
-    } else if was_empty {
+pub fn posted_in_error<G: Generation>(qp: &QueuePair, side: Side, start: u32) {
+    if qp.queues.posted_in_error::<G>(side, start) {
         flush(qp, side);
+    }
+    if G::FLUSHES_EACH {
+        qp.cq(side).note_abandoned();
     }
 }
 

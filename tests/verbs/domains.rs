@@ -1,6 +1,8 @@
 //! Thread domains and parent domains: what works in them, who needs whom, no locks, lent memory.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use irdma_tests::builder::{CONNECTED, Manner, QpEx};
 use irdma_tests::context::{Context, Pd};
@@ -60,6 +62,64 @@ fn everything_works_in_a_parent_domain() {
         let _handle = Ah::new(&domain, gid);
         check_traffic(&parent(&domain, threads), cq.plain());
     }
+}
+
+/// One thread posts, another polls, and in between the queue pair fails: by a request that cannot
+/// be done, or because the program wants it.
+#[track_caller]
+fn check_failures_while_posting(domain: &Arc<Pd>) {
+    const WORKS: u64 = 60;
+    let mr = Mr::patterned(domain, 4096, 3);
+    let gid = domain.context().gid(domain.context().gid_index().into());
+    for round in 0..60 {
+        let cq = Cq::new(domain.context(), 128);
+        let qp = Qp::new(domain, &cq, &cq, QpOptions::default());
+        qp.connect(Connection::default(), qp.number(), gid);
+        let failing = round % 50 + 5;
+        let posted = AtomicU64::new(0);
+        let completions = thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut next = 0;
+                while next < WORKS {
+                    let mut element = mr.sge(2048, 8);
+                    if round % 2 == 0 && next == failing {
+                        element.lkey = !element.lkey;
+                    }
+                    let write = SendWork::write(next, mr.address(), mr.rkey()).sge(element);
+                    match qp.try_post(&mut [write]) {
+                        Ok(()) => next += 1,
+                        Err(refused) => assert_eq!(refused.errno, libc::ENOMEM),
+                    }
+                    posted.store(next, Ordering::Relaxed);
+                }
+            });
+            if round % 2 == 1 {
+                while posted.load(Ordering::Relaxed) < failing {
+                    thread::yield_now();
+                }
+                qp.fail();
+            }
+            cq.wait(WORKS as usize)
+        });
+        assert!(completions.iter().map(|completion| completion.wr_id).eq(0..WORKS), "round {round}");
+        let flushed = completions.iter().skip_while(|completion| completion.status == IBV_WC_SUCCESS);
+        let statuses: Vec<_> = flushed.map(|completion| completion.status).collect();
+        let expected = if round % 2 == 0 { IBV_WC_LOC_PROT_ERR } else { IBV_WC_WR_FLUSH_ERR };
+        assert!(statuses.first().is_none_or(|&first| first == expected), "round {round}: {statuses:?}");
+        let mut rest = statuses.iter().skip(1);
+        assert!(rest.all(|&status| status == IBV_WC_WR_FLUSH_ERR), "round {round}: {statuses:?}");
+        cq.expect_empty();
+    }
+}
+
+fn work_posted_while_a_queue_pair_fails_is_flushed() {
+    check_failures_while_posting(&Pd::new(&Context::open()));
+}
+
+fn work_posted_while_a_queue_pair_of_a_thread_domain_fails_is_flushed() {
+    let pd = Pd::new(&Context::open());
+    let threads = ThreadDomain::new(pd.context());
+    check_failures_while_posting(&parent(&pd, Some(&threads)));
 }
 
 fn regions_are_those_of_the_domain_below() {
@@ -300,6 +360,9 @@ fn a_context_closes_over_what_is_left_in_domains() {
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
     test!(everything_works_in_a_parent_domain).fails_on_c(NO_DOMAINS),
+    test!(work_posted_while_a_queue_pair_fails_is_flushed)
+        .fails_on_c("loses what is posted to a queue pair that has failed, unless the program failed it"),
+    test!(work_posted_while_a_queue_pair_of_a_thread_domain_fails_is_flushed).fails_on_c(NO_DOMAINS),
     test!(regions_are_those_of_the_domain_below).fails_on_c(NO_DOMAINS),
     test!(domains_are_pure_software_and_unlimited).fails_on_c(NO_DOMAINS),
     test!(wrong_attributes_are_refused).fails_on_c(NO_DOMAINS),

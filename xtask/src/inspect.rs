@@ -76,7 +76,8 @@ fn is_small_data_path(name: &str) -> bool {
 }
 
 /// Imports that the data path may call: the C library's copies, and what its cold corners need:
-/// a turn for the holder of a contended lock, a refusal's log line, the flush of a queue in error.
+/// a turn for the holder of a contended lock, a refusal's log line, the flush of a queue in error and
+/// the barrier in all threads (`syscall`) that goes before it.
 const ALLOWED_IMPORTS: &[&str] = &[
     "memcpy",
     "memmove",
@@ -85,6 +86,7 @@ const ALLOWED_IMPORTS: &[&str] = &[
     "bcmp",
     "__errno_location",
     "sched_yield",
+    "syscall",
     "__verbs_log",
     "dprintf",
     "ibv_cmd_modify_qp",

@@ -13,6 +13,7 @@
 compile_error!("irdma devices are supported on x86_64 and aarch64 only");
 
 use core::arch::asm;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 /// All words of a WQE but its header, before the header with the valid bit.
 ///
@@ -30,6 +31,18 @@ pub fn wqe_before_valid() {
 #[inline(always)]
 pub fn before_doorbell() {
     store_store();
+}
+
+/// The head of a queue in which something was posted, before the look at whether the QP is
+/// known to be in error.
+///
+/// Holds back the compiler only. The other side, a thread that has noted the error and looks
+/// for what was posted, makes up for that with a barrier in every thread
+/// ([`Member::await_poster`](crate::queue::Member::await_poster)): one of the two sees what the
+/// other has written.
+#[inline(always)]
+pub fn posted_before_error_check() {
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// A CQE's valid bit, before the rest of the CQE.

@@ -19,6 +19,8 @@ pub struct Pair {
     pub context: u64,
     /// Sides that complete on the completion queue at hand.
     pub sides: Vec<Side>,
+    /// What a poster does at the moment at which a poller makes sure of it.
+    pub meanwhile: Option<fn(&Pair, Side)>,
     /// The device's side of the send queue.
     pub send_device: SendDevice,
     /// The device's side of the receive queue.
@@ -45,6 +47,7 @@ impl Pair {
             shared: None,
             context,
             sides: [Side::Send, Side::Receive].into(),
+            meanwhile: None,
             send_device,
             receive_device,
         }
@@ -60,9 +63,10 @@ impl Member for Pair {
         self.shared.as_ref()
     }
 
-    fn excluding_poster<Result>(&self, _side: Side, action: impl FnOnce() -> Result) -> Result {
-        // Tests are one thread.
-        action()
+    fn await_poster(&self, side: Side) {
+        if let Some(meanwhile) = self.meanwhile {
+            meanwhile(self, side);
+        }
     }
 }
 

@@ -11,6 +11,9 @@
 //!   was flushed: the program itself has put the QP into error, or a flush CQE of the
 //!   queue was seen (only the first one carries the reason), or it was empty when
 //!   something was posted to a QP known to be in error.
+//! - Whoever posts looks afterwards whether the QP is known to be in error, and then has the
+//!   completion queue searched. What was posted too early for that is seen by the search that
+//!   follows the error: [`Member::await_poster`](super::Member::await_poster) lies in between.
 //! - What is outstanding in an abandoned queue is completed when the completion queue is
 //!   found empty, so never before what the device has still written.
 //! - A flush CQE that comes after all finds the queue empty and is passed over, or
@@ -27,9 +30,10 @@ use crate::format::{CompletionOpcode, FlushCode, MAJOR_FLUSHED, Status};
 
 impl QueuePair {
     /// Notes that the device completes nothing more of a queue, or nothing that matters.
-    pub fn abandon(&self, side: Side) {
+    /// Returns whether that is news.
+    pub fn abandon(&self, side: Side) -> bool {
         self.set_in_error();
-        self.abandoned(side).store(true, Ordering::Relaxed);
+        !self.abandoned(side).swap(true, Ordering::Relaxed)
     }
 
     /// Completes the oldest work request of a queue as flushed, if the queue is abandoned

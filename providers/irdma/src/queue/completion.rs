@@ -59,12 +59,12 @@ pub trait Member {
     /// The shared receive queue that it takes receives from, if any.
     fn shared(&self) -> Option<&SharedReceiveQueue>;
 
-    /// Does something while no batch is under way on one of the two queues.
+    /// Makes sure that a work request that is being posted to one of the two queues is either
+    /// seen by this thread afterwards, or its poster finds the QP in error when it has posted.
     ///
-    /// Called when the last completion of a QP in error is taken, so that a work
-    /// request posted meanwhile is either seen by the poller or known to its poster
-    /// to have come after.
-    fn excluding_poster<Result>(&self, side: Side, action: impl FnOnce() -> Result) -> Result;
+    /// Called after [`QueuePair::set_in_error`], before the last look at a queue: a barrier in
+    /// the poster's thread, or the poster's lock.
+    fn await_poster(&self, side: Side);
 }
 
 /// Finds the QPs of a completion queue.

@@ -240,7 +240,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
 
         queues.set_in_error();
         let Some((position, tracked)) = send.oldest() else {
-            return self.pass_flush(cqe, member, Side::Send);
+            return self.pass_flush(cqe, member, Side::Send, directory);
         };
         // `oldest` finds no padding.
         let Some(own) = tracked.opcode() else { return self.pass(cqe) };
@@ -284,7 +284,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
         }
         let Some(position) = receive.oldest() else {
             return match failure {
-                Failure::Flushed(_) => self.pass_flush(cqe, member, Side::Receive),
+                Failure::Flushed(_) => self.pass_flush(cqe, member, Side::Receive, directory),
                 Failure::Unknown => self.pass(cqe),
             };
         };
@@ -349,8 +349,7 @@ impl<'queue, G: Generation> Reader<'queue, G> {
     /// further completions of.
     fn consume_flush<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, side: Side, directory: &D) {
         if G::FLUSHES_EACH {
-            member.queues().abandon(side);
-            directory.note_abandoned();
+            Self::abandon(member, side, directory);
             self.consume(cqe);
             return;
         }
@@ -365,8 +364,11 @@ impl<'queue, G: Generation> Reader<'queue, G> {
 
     /// A flush CQE of a queue that seems empty: unless something was posted at this
     /// very moment, it is of no more use.
-    fn pass_flush<M: Member>(&mut self, cqe: &Cqe, member: &M, side: Side) -> Step {
-        if G::FLUSHES_EACH || Self::is_drained(member, side) {
+    fn pass_flush<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, side: Side, directory: &D) -> Step {
+        if G::FLUSHES_EACH {
+            Self::abandon(member, side, directory);
+            self.consume(cqe);
+        } else if Self::is_drained(member, side) {
             self.consume(cqe);
         }
         Step::Passed
@@ -379,7 +381,19 @@ impl<'queue, G: Generation> Reader<'queue, G> {
             Side::Send => member.queues().send.is_empty(),
             Side::Receive => member.queues().receive.is_empty(),
         };
-        is_empty() && member.excluding_poster(side, is_empty)
+        is_empty() && {
+            member.await_poster(side);
+            is_empty()
+        }
+    }
+
+    /// Gives up a queue of which the device has written a flush CQE.
+    fn abandon<D: Directory>(member: &D::Member, side: Side, directory: &D) {
+        if member.queues().abandon(side) {
+            member.await_poster(side);
+        }
+        // After that, so that the search sees all that nobody else will look for.
+        directory.note_abandoned();
     }
 }
 

@@ -81,6 +81,16 @@ impl ReceiveQueue {
     pub fn is_empty(&self) -> bool {
         self.tail.load(Ordering::Acquire) == self.head.load(Ordering::Acquire)
     }
+
+    /// Position after the last WQE.
+    pub(super) fn head(&self) -> u32 {
+        self.head.load(Ordering::Acquire)
+    }
+
+    /// Whether all before a position at or below the head has completed.
+    pub(super) fn has_completed(&self, position: u32) -> bool {
+        self.tail.load(Ordering::Acquire).wrapping_sub(position) as i32 >= 0
+    }
 }
 
 /// Receives on their way into a queue. What is placed is the device's at once.
@@ -92,6 +102,12 @@ pub struct ReceiveBatch<'queue, G> {
 }
 
 impl<G: Generation> ReceiveBatch<'_, G> {
+    /// Position where the next receive will be.
+    #[inline(always)]
+    pub fn position(&self) -> u32 {
+        self.head
+    }
+
     /// Places a receive.
     ///
     /// # Errors

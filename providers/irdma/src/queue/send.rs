@@ -110,6 +110,16 @@ impl SendQueue {
         self.retired.tail.load(Ordering::Acquire) == self.head.load(Ordering::Acquire)
     }
 
+    /// Position after the last WQE.
+    pub(super) fn head(&self) -> u32 {
+        self.head.load(Ordering::Acquire)
+    }
+
+    /// Whether all before a position at or below the head has completed.
+    pub(super) fn has_completed(&self, position: u32) -> bool {
+        self.retired.tail.load(Ordering::Acquire).wrapping_sub(position) as i32 >= 0
+    }
+
     /// Number of the QP.
     pub(super) fn number(&self) -> u32 {
         self.number

@@ -58,6 +58,12 @@ impl<G: Generation> SendBatch<'_, G> {
 }
 
 impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
+    /// Position where it began.
+    #[inline(always)]
+    pub fn start(&self) -> u32 {
+        self.start
+    }
+
     /// Places a send, write or read whose data lies in the program's regions.
     ///
     /// # Errors

@@ -82,6 +82,40 @@ fn a_queue_that_the_program_gave_up_is_completed_in_full() {
 }
 
 #[test]
+fn work_that_may_have_caused_the_error_is_the_devices_to_complete() {
+    let pairs = pair();
+    let queues = &pairs.0[0].queues;
+    let (mut device, mut cq) = CompletionDevice::new(8, 64);
+    post(&pairs, 0..1);
+    queues.set_in_error();
+    // As its poster sees it, who was still in the call.
+    assert!(!queues.posted_in_error::<Gen3>(Side::Send, 0));
+    assert_eq!(ids::<Gen3>(&mut cq, &pairs), []);
+    device.complete([0, CONTEXT, 0x42 << 32, SEND | ERROR | 1 << 16 | 2]);
+    assert_eq!(ids::<Gen3>(&mut cq, &pairs), [(0, Status::LocalProtection)]);
+    // What comes later cannot have.
+    post(&pairs, 1..2);
+    assert!(!queues.posted_in_error::<Gen3>(Side::Send, 1));
+    assert_eq!(ids::<Gen3>(&mut cq, &pairs), [(1, Status::Flushed)]);
+    // Nor on the other side, where the device has not spoken: there is work of before.
+    assert!(!queues.posted_in_error::<Gen3>(Side::Receive, 1));
+    assert_eq!(ids::<Gen3>(&mut cq, &pairs), []);
+}
+
+#[test]
+fn what_is_posted_first_after_the_error_is_completed() {
+    let pairs = pair();
+    let (_device, mut cq) = CompletionDevice::new(8, 64);
+    pairs.0[0].queues.set_in_error();
+    post(&pairs, 0..2);
+    for side in [Side::Send, Side::Receive] {
+        assert!(!pairs.0[0].queues.posted_in_error::<Gen3>(side, 0));
+    }
+    let flushed = |wr_id| (wr_id, Status::Flushed);
+    assert_eq!(ids::<Gen3>(&mut cq, &pairs), [0, 1, 100, 101].map(flushed));
+}
+
+#[test]
 fn earlier_generations_are_asked_instead() {
     let pairs = pair();
     let (_device, mut cq) = CompletionDevice::new(8, 32);

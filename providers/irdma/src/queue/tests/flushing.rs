@@ -6,7 +6,8 @@ use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, Status};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Memory, Pair, Pairs};
 use crate::queue::{
-    Bind, Completion, CompletionQueue, SendRequest, Service, Sge, SharedReceiveQueue, SharedReceiveQueueParts,
+    Bind, Completion, CompletionQueue, SendRequest, Service, Sge, SharedReceiveQueue,
+    SharedReceiveQueueParts, Side,
 };
 use crate::ring::{QuantumRing, ShadowArea};
 
@@ -97,6 +98,52 @@ fn what_is_posted_during_a_flush_is_flushed_too() {
     assert_eq!(cq.poll::<Gen2, _>(&pairs), None);
     device.complete(flush(SEND, 1));
     assert_eq!(cq.poll::<Gen2, _>(&pairs).unwrap().wr_id, 100);
+}
+
+/// Posts one send; what the poster is told to do about it if it finds the QP in error.
+fn post_and_look<G: Generation>(pair: &Pair, wr_id: u64) -> Option<bool> {
+    let mut batch = pair.queues.send.batch::<G>();
+    batch.fragments(&request(wr_id, Opcode::Send, false), &[], None).unwrap();
+    let start = batch.start();
+    batch.finish();
+    pair.queues.is_in_error().then(|| pair.queues.posted_in_error::<G>(Side::Send, start))
+}
+
+#[test]
+fn what_is_posted_just_before_the_last_look_is_flushed_by_the_same_cqe() {
+    let (mut pairs, expected) = mixed::<Gen2>();
+    pairs.0[0].meanwhile = Some(|pair, _| {
+        let position = pair.queues.send.batch::<Gen2>().start();
+        if position < 512 * 3 + 200 {
+            post_and_look::<Gen2>(pair, position.into());
+        }
+    });
+    let (mut device, mut cq) = CompletionDevice::new(8, 32);
+    device.complete(flush(SEND, 1));
+    let completions = all::<Gen2>(&mut cq, &pairs);
+    assert!(completions.len() > expected.len() + 20);
+    assert!(pairs.0[0].queues.send.is_empty());
+    assert_eq!(device.consumer(), 1);
+}
+
+#[test]
+fn the_device_is_asked_about_what_is_posted_after_the_last_look() {
+    for posted_before in [0, 2] {
+        let (pairs, expected) = mixed::<Gen2>();
+        let (mut device, mut cq) = CompletionDevice::new(8, 32);
+        device.complete(flush(SEND, 1));
+        for _ in 0..expected.len() {
+            cq.poll::<Gen2, _>(&pairs).unwrap();
+        }
+        assert_eq!(device.consumer(), 1);
+        // Every poster that finds nothing else outstanding asks; one behind it need not.
+        assert_eq!(post_and_look::<Gen2>(&pairs.0[0], 50), Some(true));
+        for wr_id in 0..posted_before {
+            assert_eq!(post_and_look::<Gen2>(&pairs.0[0], 51 + wr_id), Some(false));
+        }
+        device.complete(flush(SEND, 1));
+        assert_eq!(all::<Gen2>(&mut cq, &pairs).len() as u64, 1 + posted_before);
+    }
 }
 
 #[test]
