@@ -11,6 +11,7 @@ use crate::command;
 use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::Errno;
+use crate::log;
 
 /// Numbers that a work request has room for.
 const NUMBERS: u32 = 1 << 25;
@@ -46,7 +47,10 @@ unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) ->
             handle.number = command::create_ah(pd, &mut handle.ah, attributes)?.ah_id;
             if handle.number >= NUMBERS {
                 ibv_cmd_destroy_ah(&mut handle.ah);
-                return Err(Errno::PROTOCOL);
+                let number = handle.number;
+                let why =
+                    format_args!("AH: the kernel answers number {number}, of {NUMBERS} that there can be");
+                return Err(log::refused(context, Errno::PROTOCOL, why));
             }
             let handle = Context::of(context).objects().adopt(handle)?;
             Domain::of(pd).enter();

@@ -50,7 +50,7 @@ pub unsafe fn object<T>(
 /// # Safety
 /// `context` is open.
 unsafe fn logged<T>(context: *mut ibv_context, verb: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    caught(body).unwrap_or_else(|| {
+    let result = caught(body).unwrap_or_else(|| {
         // SAFETY: as the caller promises.
         unsafe {
             log::line(
@@ -60,7 +60,13 @@ unsafe fn logged<T>(context: *mut ibv_context, verb: &str, body: impl FnOnce() -
             )
         };
         Err(Errno::INTERNAL)
-    })
+    });
+    if let Err(errno) = &result {
+        // Without another line, the kernel has refused it.
+        // SAFETY: as the caller promises.
+        unsafe { log::line(context, Level::Debug, format_args!("{verb}: {errno}")) };
+    }
+    result
 }
 
 /// Runs `body`; `None` if it panics.

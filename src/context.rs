@@ -43,6 +43,7 @@ pub struct Context {
     queue_pairs: QueuePairs,
     objects: Objects,
     single_threaded: bool,
+    huge_pages: bool,
 }
 
 const _: () = assert!(offset_of!(Context, verbs) == 0);
@@ -100,6 +101,11 @@ impl Context {
     /// Whether the person who runs the program says that it needs no locks.
     pub fn is_single_threaded(&self) -> bool {
         self.single_threaded
+    }
+
+    /// Whether that person wants rings on huge pages.
+    pub fn uses_huge_pages(&self) -> bool {
+        self.huge_pages
     }
 
     /// Whether the kernel has already freed everything of this context, so that
@@ -192,6 +198,7 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
         (&raw mut (*at).queue_pairs).write(queue_pairs);
         (&raw mut (*at).objects).write(Objects::default());
         (&raw mut (*at).single_threaded).write(environment::is_on(environment::SINGLE_THREADED));
+        (&raw mut (*at).huge_pages).write(environment::is_on(environment::HUGE_PAGES));
         verbs_set_ops(verbs, &operations::table(&capabilities));
     }
     core::mem::forget(opening);

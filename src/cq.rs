@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
+use core::fmt::Arguments;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,7 @@ use crate::cq_ex;
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::lock::Lock;
-use crate::log::{self, Level};
+use crate::log;
 use crate::memory::QueueMemory;
 use crate::poll_cq;
 
@@ -145,6 +146,9 @@ impl CompletionQueue {
     }
 }
 
+/// Flags of a completion queue that mean something here.
+const KNOWN_FLAGS: u32 = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+
 /// What a program may ask a completion queue for.
 struct Request<'a> {
     attributes: &'a ibv_cq_init_attr_ex,
@@ -161,13 +165,14 @@ impl Request<'_> {
         if self.attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD == 0 {
             return Ok(None);
         }
-        let pd = NonNull::new(self.attributes.parent_domain).ok_or(Errno::INVALID)?;
         // SAFETY: as the caller promises.
-        let domain = unsafe { Domain::of(pd.as_ptr()) };
-        if domain.pd.context != context || !domain.is_parent() {
-            return Err(Errno::INVALID);
+        let domain = NonNull::new(self.attributes.parent_domain).map(|pd| unsafe { Domain::of(pd.as_ptr()) });
+        if let Some(domain) = domain.filter(|domain| domain.pd.context == context && domain.is_parent()) {
+            return Ok(Some(domain));
         }
-        Ok(Some(domain))
+        let why = format_args!("CQ: parent_domain is no parent domain of this context");
+        // SAFETY: as the caller promises.
+        Err(unsafe { log::refused(context, Errno::INVALID, why) })
     }
 
     /// The attributes' flags, if they are to be looked at.
@@ -187,12 +192,24 @@ unsafe fn size_for(
 ) -> Result<CompletionQueueSize> {
     if entries == 0 {
         // SAFETY: as the caller promises.
-        unsafe { log::line(context, Level::Error, format_args!("CQ: cqe 0 is below the least, 1")) };
-        return Err(Errno::INVALID);
+        let refused = |why: Arguments<'_>| unsafe { log::refused(context, Errno::INVALID, why) };
+        return Err(refused(format_args!("CQ: cqe 0 is below the least, 1")));
     }
     limits.completion_queue(entries).map_err(|exceeded| {
         // SAFETY: as the caller promises.
         unsafe { log::exceeded(context, "CQ", exceeded.quantity.name(), exceeded.asked, exceeded.limit) }
+    })
+}
+
+/// A number of entries as the program gives it; says so if it is negative.
+///
+/// # Safety
+/// `context` is open.
+unsafe fn entries_of(context: *mut ibv_context, cqe: c_int) -> Result<u32> {
+    u32::try_from(cqe).map_err(|_| {
+        let why = format_args!("CQ: cqe {cqe} is below the least, 1");
+        // SAFETY: as the caller promises.
+        unsafe { log::refused(context, Errno::INVALID, why) }
     })
 }
 
@@ -220,13 +237,21 @@ fn ring_memory(
 unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonNull<CompletionQueue>> {
     // SAFETY: as the caller promises.
     let owner = unsafe { Context::of(context) };
+    // SAFETY: as the caller promises.
+    let refused = |errno, why: Arguments<'_>| unsafe { log::refused(context, errno, why) };
     let limits = owner.limits();
     if request.extended {
-        cq_ex::check_flags(limits, request.attributes.wc_flags)?;
+        let (asked, readable) = (request.attributes.wc_flags, cq_ex::readable(limits));
+        if readable.is_none_or(|readable| asked & !readable != 0) {
+            let readable = readable.unwrap_or(0);
+            let why = format_args!("CQ: extended, wc_flags {asked:#x}, of which {readable:#x} are possible");
+            return Err(refused(Errno::NOT_SUPPORTED, why));
+        }
     }
     let flags = request.flags();
-    if flags & !(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0 {
-        return Err(Errno::NOT_SUPPORTED);
+    if flags & !KNOWN_FLAGS != 0 {
+        let why = format_args!("CQ: flags {flags:#x}, of which {KNOWN_FLAGS:#x} are known");
+        return Err(refused(Errno::NOT_SUPPORTED, why));
     }
     let entries = request.attributes.cqe;
     // SAFETY: as the caller promises.
@@ -266,15 +291,8 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
     };
     if response.cq_size > size.slots || response.cq_size < 2 {
         let (answer, most) = (response.cq_size, size.slots);
-        // SAFETY: as the caller promises.
-        unsafe {
-            log::line(
-                context,
-                Level::Error,
-                format_args!("CQ: the kernel answers {answer} slots for a ring of {most}"),
-            );
-        }
-        return Err(Errno::INVALID);
+        let why = format_args!("CQ: the kernel answers {answer} slots for a ring of {most}");
+        return Err(refused(Errno::INVALID, why));
     }
 
     // SAFETY: the ring, the shadow area and the doorbell page live as long as the queue
@@ -327,7 +345,7 @@ unsafe extern "C" fn create_cq(
     unsafe {
         boundary::object(context, "create_cq", || {
             let attributes = ibv_cq_init_attr_ex {
-                cqe: u32::try_from(cqe).map_err(|_| Errno::INVALID)?,
+                cqe: entries_of(context, cqe)?,
                 channel,
                 comp_vector: comp_vector as u32,
                 ..ibv_cq_init_attr_ex::default()
@@ -376,7 +394,9 @@ unsafe fn resize(context: *mut ibv_context, cq: &CompletionQueue, entries: u32) 
     // SAFETY: as the caller promises.
     let owner = unsafe { Context::of(context) };
     if !owner.limits().features.contains(Features::CQ_RESIZE) {
-        return Err(Errno::NOT_SUPPORTED);
+        let why = format_args!("CQ: resize to {entries} entries: the device cannot");
+        // SAFETY: as the caller promises.
+        return Err(unsafe { log::refused(context, Errno::NOT_SUPPORTED, why) });
     }
     // SAFETY: as the caller promises.
     let size = unsafe { size_for(context, owner.limits(), entries)? };
@@ -423,7 +443,7 @@ unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     unsafe {
         let context = (*cq).context;
         boundary::status(context, "resize_cq", || {
-            let entries = u32::try_from(cqe).map_err(|_| Errno::INVALID)?;
+            let entries = entries_of(context, cqe)?;
             resize(context, CompletionQueue::of(cq), entries)
         })
     }

@@ -15,7 +15,6 @@ use rdma_core_sys::bindings::{
 };
 
 use crate::cq::CompletionQueue;
-use crate::errno::{Errno, Result};
 use crate::poll_cq::Attached;
 
 /// What is read before anything was polled.
@@ -32,19 +31,14 @@ pub const NONE: Completion = Completion {
     timestamp: 0,
 };
 
-/// Refuses fields that the device cannot tell, and GEN1, which has no such interface.
-pub fn check_flags(limits: &DeviceLimits, wc_flags: u64) -> Result<()> {
+/// The fields that the device can tell (`IBV_WC_EX_WITH_*`); `None` on GEN1, which has no such interface.
+pub fn readable(limits: &DeviceLimits) -> Option<u64> {
     let timestamp = if limits.features.contains(Features::CQE_TIMESTAMPS) {
         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     } else {
         0
     };
-    if limits.generation == HardwareGeneration::Gen1
-        || wc_flags & !u64::from(IBV_WC_STANDARD_FLAGS | timestamp) != 0
-    {
-        return Err(Errno::NOT_SUPPORTED);
-    }
-    Ok(())
+    (limits.generation != HardwareGeneration::Gen1).then_some(u64::from(IBV_WC_STANDARD_FLAGS | timestamp))
 }
 
 /// Takes the next completion, or says that there is none.

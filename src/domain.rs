@@ -15,6 +15,7 @@ use rdma_core_sys::bindings::{
 use crate::boundary;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::log;
 use crate::matching::DRIVER_ID;
 
 /// How many objects are made from something, which must not go before them.
@@ -142,9 +143,11 @@ impl Domain {
             return Ok(None);
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(Errno::NO_MEMORY)?;
-        let lent = Lent { base, length, context: self.pd.context, pd, allocator, resource };
+        let lent = Lent { base, context: self.pd.context, pd, allocator, resource };
         if !base.addr().get().is_multiple_of(alignment) {
-            return Err(Errno::INVALID);
+            let why = format_args!("parent domain: its allocator gives {base:p}, not aligned to {alignment}");
+            // SAFETY: the domain's context is open.
+            return Err(unsafe { log::refused(self.pd.context, Errno::INVALID, why) });
         }
         // The program should have done so, but a device would take what is left in it for work.
         // SAFETY: the program has given that many bytes.
@@ -156,7 +159,6 @@ impl Domain {
 /// Memory of the program's, given back on drop.
 pub struct Lent {
     base: NonNull<u8>,
-    length: usize,
     context: *mut ibv_context,
     pd: *mut ibv_pd,
     allocator: Allocator,
@@ -167,11 +169,6 @@ impl Lent {
     /// Its first byte.
     pub fn base(&self) -> NonNull<u8> {
         self.base
-    }
-
-    /// Bytes.
-    pub fn length(&self) -> usize {
-        self.length
     }
 }
 
@@ -222,7 +219,11 @@ unsafe extern "C" fn alloc_parent_domain(
             let is_ours = below.as_ref().pd.context == context
                 && threads.is_none_or(|threads| threads.as_ref().td.context == context);
             if attributes.comp_mask & !KNOWN != 0 || !is_ours {
-                return Err(Errno::INVALID);
+                let mask = attributes.comp_mask;
+                let why = format_args!(
+                    "parent domain: comp_mask {mask:#x}, of which {KNOWN:#x} are known, or a domain of another context"
+                );
+                return Err(log::refused(context, Errno::INVALID, why));
             }
             let parent = Parent { below, threads, allocator: allocator_of(attributes)? };
             let pd = ibv_pd { context, handle: below.as_ref().pd.handle };
@@ -242,7 +243,8 @@ unsafe extern "C" fn alloc_td(context: *mut ibv_context, attributes: *mut ibv_td
     unsafe {
         boundary::object(context, "alloc_td", || {
             if attributes.as_ref().is_none_or(|attributes| attributes.comp_mask != 0) {
-                return Err(Errno::INVALID);
+                let why = format_args!("thread domain: no attributes, or a comp_mask that is not 0");
+                return Err(log::refused(context, Errno::INVALID, why));
             }
             let threads = Box::new(ThreadDomain { td: ibv_td { context }, ..ThreadDomain::default() });
             Context::of(context).objects().adopt(threads).map(NonNull::cast)

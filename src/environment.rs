@@ -5,6 +5,9 @@ use std::ffi::OsString;
 /// Queues take no locks: the program uses all of its queues from one thread at a time.
 pub const SINGLE_THREADED: &str = "IRDMA_SINGLE_THREADED";
 
+/// Rings of queues are on huge pages, as far as there are any.
+pub const HUGE_PAGES: &str = "IRDMA_HUGE_PAGES";
+
 /// Log lines of the provider go to standard error, up to a level: that of `VERBS_LOG_LEVEL`.
 pub const DEBUG: &str = "IRDMA_DEBUG";
 

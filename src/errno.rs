@@ -1,6 +1,7 @@
 //! The one error type: an errno.
 
 use core::ffi::c_int;
+use core::fmt::{self, Display};
 
 /// A positive errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,13 @@ impl Errno {
             ..0 => Err(Errno::last()),
             number => Err(Errno(number)),
         }
+    }
+}
+
+impl Display for Errno {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text of an I/O error is the C library's, and ends with the number.
+        Display::fmt(&std::io::Error::from_raw_os_error(self.0), formatter)
     }
 }
 

@@ -113,6 +113,16 @@ pub unsafe fn exceeded(
     Errno::INVALID
 }
 
+/// Says why something is refused, and gives the errno for it.
+///
+/// # Safety
+/// `context` is open.
+pub unsafe fn refused(context: *mut ibv_context, errno: Errno, message: Arguments<'_>) -> Errno {
+    // SAFETY: as the caller promises.
+    unsafe { line(context, Level::Error, message) };
+    errno
+}
+
 /// Writes one line where there is no context yet.
 pub fn standard_error(message: Arguments<'_>) {
     // Nobody to tell if that fails.

@@ -17,6 +17,7 @@ use crate::command;
 use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
+use crate::log;
 
 /// Hands a registered region to the program.
 ///
@@ -90,7 +91,8 @@ unsafe extern "C" fn rereg_mr(
     unsafe {
         boundary::status((*region).ibv_mr.context, "rereg_mr", || {
             if pd.is_null() && flags as u32 & IBV_REREG_MR_CHANGE_PD != 0 {
-                return Err(Errno::INVALID);
+                let why = format_args!("MR: IBV_REREG_MR_CHANGE_PD without a PD");
+                return Err(log::refused((*region).ibv_mr.context, Errno::INVALID, why));
             }
             command::reregister_memory(region, flags as u32, pd, address, length, access)?;
             if flags as u32 & IBV_REREG_MR_CHANGE_PD != 0 {

@@ -4,6 +4,7 @@
 //! itself when one is asked for.
 
 use core::ffi::c_int;
+use core::fmt::Arguments;
 use core::mem::offset_of;
 use core::ptr::{NonNull, null_mut};
 
@@ -19,6 +20,7 @@ use crate::command;
 use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
+use crate::log;
 
 /// What the holder of a window may be allowed to do, and how it addresses it.
 const WINDOW_RIGHTS: u32 =
@@ -32,8 +34,14 @@ unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw
             match kind {
                 IBV_MW_TYPE_1 => {}
                 IBV_MW_TYPE_2 if Context::of(context).capabilities().has_type_2_windows() => {}
-                IBV_MW_TYPE_2 => return Err(Errno::NOT_SUPPORTED),
-                _ => return Err(Errno::INVALID),
+                IBV_MW_TYPE_2 => {
+                    let why = format_args!("MW: type {kind}: the device has windows of type 1 only");
+                    return Err(log::refused(context, Errno::NOT_SUPPORTED, why));
+                }
+                _ => {
+                    let why = format_args!("MW: type {kind} is neither 1 nor 2");
+                    return Err(log::refused(context, Errno::INVALID, why));
+                }
             }
             let mut window = Box::<ibv_mw>::default();
             command::alloc_mw(pd, kind, &mut *window)?;
@@ -88,25 +96,40 @@ unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, window: *mut ibv_mw, bind: *mut ib
 /// The region of the request is alive.
 unsafe fn check_bind(window: &ibv_mw, bind: &ibv_mw_bind) -> Result<()> {
     const { assert!(offset_of!(verbs_mr, ibv_mr) == 0) };
+    // SAFETY: a window's context is open as long as there is the window.
+    let refused = |errno, why: Arguments<'_>| Err(unsafe { log::refused(window.context, errno, why) });
     // SAFETY: every region of a program is a verbs_mr, which starts with its public part.
-    let region = unsafe { bind.bind_info.mr.cast::<verbs_mr>().as_ref() }.ok_or(Errno::INVALID)?;
+    let Some(region) = (unsafe { bind.bind_info.mr.cast::<verbs_mr>().as_ref() }) else {
+        return refused(Errno::INVALID, format_args!("bind: no region"));
+    };
     if region.mr_type != IBV_MR_TYPE_MR {
-        return Err(Errno::NOT_SUPPORTED);
+        let kind = region.mr_type;
+        return refused(
+            Errno::NOT_SUPPORTED,
+            format_args!("bind: a region of type {kind}, not {IBV_MR_TYPE_MR}"),
+        );
     }
     if region.access & IBV_ACCESS_ZERO_BASED as c_int != 0 {
-        return Err(Errno::INVALID);
+        return refused(Errno::INVALID, format_args!("bind: the region has IBV_ACCESS_ZERO_BASED"));
     }
     // A parent domain has the kernel's handle of the domain below it.
     // SAFETY: both are alive, as long as what is in them.
     if unsafe { (*region.ibv_mr.pd).handle != (*window.pd).handle } {
-        return Err(Errno::NOT_PERMITTED);
+        return refused(
+            Errno::NOT_PERMITTED,
+            format_args!("bind: the region is of another PD than the window"),
+        );
+    }
+    let (rights, length, most) =
+        (bind.bind_info.mw_access_flags, bind.bind_info.length, region.ibv_mr.length as u64);
+    if rights & !WINDOW_RIGHTS != 0 {
+        let why = format_args!("bind: access {rights:#x}, of which {WINDOW_RIGHTS:#x} are a window's");
+        return refused(Errno::INVALID, why);
     }
     // Where the range starts is for the device to judge: a region's device addresses need not
     // be those of its memory, and are not kept.
-    if bind.bind_info.mw_access_flags & !WINDOW_RIGHTS != 0
-        || bind.bind_info.length > region.ibv_mr.length as u64
-    {
-        return Err(Errno::INVALID);
+    if length > most {
+        return refused(Errno::INVALID, format_args!("bind: {length} bytes exceed the region's {most}"));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use irdma_hw::format::Opcode;
 use irdma_hw::generation::Generation;
-use irdma_hw::queue::{Atomic, Held, HeldBatch, PreparedRequest, Refusal, SendRequest, Side};
+use irdma_hw::queue::{Atomic, Held, HeldBatch, OutOfMemory, PreparedRequest, Refusal, SendRequest, Side};
 use rdma_core_sys::bindings::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, ibv_mw, ibv_qp_ex};
 
 use crate::lock::{Lock, this_thread};
@@ -71,8 +71,11 @@ pub enum Special {
 
 impl Builder {
     /// Without a batch. `quanta` of the send queue if windows can be bound, else 0.
-    pub fn new(quanta: u32, signals_all: bool) -> Builder {
-        Builder {
+    pub fn new(quanta: u32, signals_all: bool) -> Result<Builder, OutOfMemory> {
+        let mut bound = Vec::new();
+        bound.try_reserve_exact(quanta as usize).map_err(|_| OutOfMemory)?;
+        bound.resize(quanta as usize, None);
+        Ok(Builder {
             stage: AtomicU8::new(CLOSED),
             always: if signals_all { IBV_SEND_SIGNALED } else { 0 },
             owner: AtomicUsize::new(0),
@@ -81,10 +84,10 @@ impl Builder {
                 request: PreparedRequest::NONE,
                 special: Special::Immediate(0),
                 failure: BatchFailure::Unfinished,
-                bound: vec![None; quanta as usize].into_boxed_slice(),
+                bound: bound.into_boxed_slice(),
                 bound_count: 0,
             }),
-        }
+        })
     }
 
     /// The batch.

@@ -1,6 +1,7 @@
 //! Creation of queue pairs.
 
 use core::cell::UnsafeCell;
+use core::fmt::Arguments;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicBool;
 use std::sync::OnceLock;
@@ -26,7 +27,7 @@ use crate::cq::CompletionQueue;
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::lock::Lock;
-use crate::log::{self, Level};
+use crate::log;
 use crate::memory::QueueMemory;
 use crate::process_barrier;
 use crate::qp::{KernelQueuePair, QueuePair, with_both_cqs};
@@ -94,15 +95,22 @@ unsafe fn create(
     // SAFETY: as the caller promises.
     let (context, owner, domain) = unsafe { ((*pd).context, Context::of((*pd).context), Domain::of(pd)) };
     let limits = owner.limits();
+    // SAFETY: as the caller promises.
+    let refused = |errno, why: Arguments<'_>| unsafe { log::refused(context, errno, why) };
     if !matches!(attributes.qp_type, IBV_QPT_RC | IBV_QPT_UD) {
-        return Err(Errno::NOT_SUPPORTED);
+        let asked = attributes.qp_type;
+        let why = format_args!("QP: type {asked} is neither RC ({IBV_QPT_RC}) nor UD ({IBV_QPT_UD})");
+        return Err(refused(Errno::NOT_SUPPORTED, why));
     }
-    let send_cq = NonNull::new(attributes.send_cq).ok_or(Errno::INVALID)?.cast::<CompletionQueue>();
-    let recv_cq = NonNull::new(attributes.recv_cq).ok_or(Errno::INVALID)?.cast::<CompletionQueue>();
+    let (Some(send_cq), Some(recv_cq)) = (NonNull::new(attributes.send_cq), NonNull::new(attributes.recv_cq))
+    else {
+        return Err(refused(Errno::INVALID, format_args!("QP: no CQ for sends, or none for receives")));
+    };
+    let (send_cq, recv_cq) = (send_cq.cast::<CompletionQueue>(), recv_cq.cast::<CompletionQueue>());
     let shared = NonNull::new(attributes.srq);
     // SAFETY: as the caller promises.
     if shared.is_some_and(|shared| unsafe { shared.as_ref() }.context != context) {
-        return Err(Errno::INVALID);
+        return Err(refused(Errno::INVALID, format_args!("QP: the SRQ belongs to another context")));
     }
     let plan = plan(limits, attributes).map_err(|exceeded| {
         // SAFETY: as the caller promises.
@@ -143,15 +151,11 @@ unsafe fn create(
         (plan.send.answered(response.actual_sq_size), plan.receive.answered(response.actual_rq_size));
     let (Some(send), Some(receive)) = answered else {
         let (sq, rq) = (response.actual_sq_size, response.actual_rq_size);
-        // SAFETY: as the caller promises.
-        unsafe {
-            log::line(
-                context,
-                Level::Error,
-                format_args!("QP: the kernel answers impossible sizes, SQ {sq}, RQ {rq}"),
-            );
-        }
-        return Err(Errno::INVALID);
+        let (most_sq, most_rq) = (plan.send.quanta, plan.receive.quanta);
+        let why = format_args!(
+            "QP: the kernel answers impossible sizes, SQ {sq}, RQ {rq}, in rings of {most_sq} and {most_rq} quanta"
+        );
+        return Err(refused(Errno::INVALID, why));
     };
 
     // SAFETY: the sizes are within those that the memory was laid out for, and it lives
@@ -163,14 +167,17 @@ unsafe fn create(
     let capabilities = QueuePairCapabilities::from_bits_retain(response.qp_caps);
     let postable = postable(limits, plan.service, capabilities);
     let has_type_2_windows = owner.capabilities().has_type_2_windows();
-    if send_operations.is_some_and(|asked| asked & !qp_ex::supported(postable, has_type_2_windows) != 0) {
-        return Err(Errno::NOT_SUPPORTED);
+    let builders = qp_ex::supported(postable, has_type_2_windows);
+    if let Some(asked) = send_operations.filter(|asked| asked & !builders != 0) {
+        let why = format_args!("QP: send_ops_flags {asked:#x}, of which {builders:#x} are possible");
+        return Err(refused(Errno::NOT_SUPPORTED, why));
     }
     // One thread at a time posts in a thread domain, but another one may poll.
     let single_threaded =
         owner.is_single_threaded() || domain.is_single_threaded() && process_barrier::is_available();
     let binds_windows = send_operations.is_some_and(|asked| asked & u64::from(IBV_QP_EX_WITH_BIND_MW) != 0);
     let bindable = if binds_windows { send.quanta } else { 0 };
+    let builder = Builder::new(bindable, attributes.sq_sig_all != 0)?;
     let queues = queue::QueuePair::new(
         SendQueue::new(SendQueueParts {
             ring: send_ring,
@@ -190,11 +197,8 @@ unsafe fn create(
         plan.service,
         receive_opcodes(limits.generation, capabilities),
     );
-    let mut created = ibv_qp_cap {
-        max_send_wr: plan.send.usable_entries(),
-        max_recv_wr: plan.receive.usable_entries(),
-        ..asked.cap
-    };
+    let mut created =
+        ibv_qp_cap { max_send_wr: send.usable_entries(), max_recv_wr: receive.usable_entries(), ..asked.cap };
     if shared.is_some() {
         (created.max_recv_wr, created.max_recv_sge) = (0, 0);
     }
@@ -203,7 +207,7 @@ unsafe fn create(
         (&raw mut (*at).queues).write(queues);
         (&raw mut (*at).send_lock).write(Lock::unless(single_threaded));
         (&raw mut (*at).receive_lock).write(Lock::unless(single_threaded));
-        (&raw mut (*at).builder).write(Builder::new(bindable, attributes.sq_sig_all != 0));
+        (&raw mut (*at).builder).write(builder);
         (&raw mut (*at).postable).write(postable);
         (&raw mut (*at).created).write(created);
         (&raw mut (*at).signals_all).write(attributes.sq_sig_all != 0);
@@ -330,10 +334,12 @@ unsafe extern "C" fn create_qp_ex(
             let asked = &mut *attributes;
             let has = |mask| asked.comp_mask & mask != 0;
             if asked.comp_mask & !KNOWN != 0 {
-                return Err(Errno::NOT_SUPPORTED);
+                let mask = asked.comp_mask;
+                let why = format_args!("QP: comp_mask {mask:#x}, of which {KNOWN:#x} are known");
+                return Err(log::refused(context, Errno::NOT_SUPPORTED, why));
             }
             if !has(IBV_QP_INIT_ATTR_PD) || asked.pd.is_null() || (*asked.pd).context != context {
-                return Err(Errno::INVALID);
+                return Err(log::refused(context, Errno::INVALID, format_args!("QP: no PD of this context")));
             }
             let operations = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(asked.send_ops_flags);
             let mut plain = ibv_qp_init_attr {

@@ -13,7 +13,8 @@ use rdma_core_sys::driver_data::ModifyQpRequest;
 
 use crate::boundary;
 use crate::command;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
+use crate::log;
 use crate::qp::QueuePair;
 
 /// Changes a queue pair.
@@ -26,16 +27,22 @@ unsafe fn modify(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> 
         let pair = QueuePair::of(qp);
         let state = (mask as u32 & IBV_QP_STATE != 0).then(|| (*attributes).qp_state);
         let only_state = mask as u32 & !(IBV_QP_STATE | IBV_QP_CUR_STATE) == 0;
-        if state == Some(IBV_QPS_RESET) && only_state && pair.is_fresh() {
-            // The kernel would move the hardware to the error state, and the queue pair
-            // could never leave it.
+        // The kernel would move the hardware to the error state, and the queue pair could never
+        // leave it.
+        if state == Some(IBV_QPS_RESET) && !pair.is_fresh() {
+            let number = (*qp).qp_num;
+            let why = format_args!(
+                "QP {number}: RESET of a used queue pair is not possible: destroy it and create another"
+            );
+            return Err(log::refused((*qp).context, Errno::NOT_SUPPORTED, why));
+        }
+        if state == Some(IBV_QPS_RESET) && only_state {
             return Ok(());
         }
         command::modify_qp(qp, attributes, mask)?;
         match state {
             None => {}
-            // The kernel takes the queue pair to the error state for either.
-            Some(IBV_QPS_ERR | IBV_QPS_RESET) => {
+            Some(IBV_QPS_ERR) => {
                 pair.is_fresh.store(false, Ordering::Relaxed);
                 pair.set_failed();
             }

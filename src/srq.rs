@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::lock::Lock;
-use crate::log::{self, Level};
+use crate::log;
 use crate::memory::QueueMemory;
 use crate::post_recv::list_of;
 use crate::refusal;
@@ -132,16 +132,10 @@ unsafe fn create(pd: NonNull<ibv_pd>, attributes: &mut ibv_srq_attr) -> Result<N
         (response, KernelSharedReceiveQueue(NonNull::new(verbs.cast())))
     };
     let Some(answered) = size.answered(response.srq_size) else {
-        let answer = response.srq_size;
+        let (answer, most) = (response.srq_size, size.quanta);
+        let why = format_args!("SRQ: the kernel answers a size of {answer} in a ring of {most} quanta");
         // SAFETY: as above.
-        unsafe {
-            log::line(
-                context,
-                Level::Error,
-                format_args!("SRQ: the kernel answers an impossible size, {answer}"),
-            );
-        }
-        return Err(Errno::INVALID);
+        return Err(unsafe { log::refused(context, Errno::INVALID, why) });
     };
 
     // SAFETY: the size is within that the memory was laid out for, the shadow area behind

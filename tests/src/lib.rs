@@ -15,6 +15,8 @@ pub mod cq_ex;
 pub mod device;
 pub mod domain;
 pub mod fixtures;
+pub mod holdings;
+pub mod log;
 pub mod memory;
 pub mod process;
 pub mod qp;

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use crate::control::try_control;
+
 /// Environment variable with the name of the provider under test.
 pub const PROVIDER_VARIABLE: &str = "IRDMA_TEST_PROVIDER";
 
@@ -186,6 +188,10 @@ fn run_apart(
         (Some(exclusion.read().map_err(|_| poisoned)?), None)
     };
     let (outcome, output) = spawn_and_wait(test.name)?;
+    if test.alone {
+        // A program that ended early may have left faults of the device behind.
+        try_control("fail clear")?;
+    }
     let fault = test.c_fault.filter(|_| provider == Provider::C);
     match (outcome, fault) {
         (Outcome::Skipped, _) => {

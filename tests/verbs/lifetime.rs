@@ -1,66 +1,22 @@
 //! Ends: refused destroys, completions of the destroyed, failures half way, nothing left behind.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use irdma_tests::channel::Channel;
 use irdma_tests::context::{Context, Pd};
-use irdma_tests::control::{control, object_counts};
+use irdma_tests::control::control;
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::CqEx;
 use irdma_tests::device::Device;
 use irdma_tests::fixtures::{Datagrams, Pair};
+use irdma_tests::holdings::Holdings;
 use irdma_tests::memory::{ALL_ACCESS, Buffer, Mr};
-use irdma_tests::process::{device_mappings, open_descriptors};
 use irdma_tests::qp::{Ah, Connection, Qp, QpOptions};
 use irdma_tests::runner::Test;
 use irdma_tests::sys::*;
 use irdma_tests::test;
 use irdma_tests::wc::{Wc, assert_completions};
 use irdma_tests::work::{ReceiveWork, SendWork, ah_attributes};
-
-/// What this process and the device hold.
-#[derive(Debug, PartialEq, Eq)]
-struct Holdings {
-    descriptors: BTreeSet<String>,
-    mappings: usize,
-    objects: BTreeMap<String, u64>,
-}
-
-impl Holdings {
-    /// As of now; waits until the device has cleaned up after programs that just ended.
-    fn now() -> Holdings {
-        let take = || Holdings {
-            descriptors: open_descriptors(),
-            mappings: device_mappings(),
-            objects: object_counts(),
-        };
-        let mut last = take();
-        loop {
-            std::thread::sleep(Duration::from_millis(5));
-            let next = take();
-            if next == last {
-                return next;
-            }
-            last = next;
-        }
-    }
-
-    /// Must be what is held now.
-    #[track_caller]
-    fn check(&self, when: &str) {
-        // The device learns of a close from the kernel, a moment later.
-        let end = Instant::now() + Duration::from_secs(1);
-        loop {
-            let now = Holdings::now();
-            if now == *self {
-                return;
-            }
-            assert!(Instant::now() < end, "{when}: {now:#?}\nbefore: {self:#?}");
-        }
-    }
-}
 
 fn a_queue_in_use_is_not_destroyed_and_keeps_its_completions() {
     let pair = Pair::new();

@@ -6,6 +6,8 @@
 
 use std::process::ExitCode;
 
+mod absent;
+mod answers;
 mod atomics;
 mod builders;
 mod concurrency;
@@ -22,11 +24,13 @@ mod injected;
 mod inline;
 mod keys;
 mod lifetime;
+mod logging;
 mod operations;
 mod posting;
 mod regions;
 mod removal;
 mod resizing;
+mod scarcity;
 mod shared;
 mod states;
 mod timestamps;
@@ -53,6 +57,10 @@ fn main() -> ExitCode {
         domains::TESTS,
         device::TESTS,
         lifetime::TESTS,
+        answers::TESTS,
+        scarcity::TESTS,
+        absent::TESTS,
+        logging::TESTS,
         injected::TESTS,
         decoding::TESTS,
         concurrency::TESTS,

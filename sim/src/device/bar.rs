@@ -90,6 +90,8 @@ impl Bars {
                 self.layout.plain_bytes() as usize,
             )?),
         };
+        // Closed before the file is watched, or kept: else it would be us who are seen to close it.
+        let own = (self.layout.plain_bytes() > 0).then_some(own);
         let path = CString::new(path)?;
         // SAFETY: the path is a string that ends with a zero.
         let watch =
@@ -99,9 +101,7 @@ impl Bars {
         }
         self.tokens.insert(watch, token);
         self.pages.extend(pages.map(|pages| (token, pages)));
-        if self.layout.plain_bytes() > 0 {
-            self.files.insert(token, own);
-        }
+        self.files.extend(own.map(|own| (token, own)));
         Ok((token, file.into()))
     }
 

@@ -134,6 +134,12 @@ impl Answer {
         }
     }
 
+    /// The driver's part of the answer, if there is one.
+    pub fn driver_part(&mut self, request: &Request) -> Option<&mut [u8]> {
+        let place = request.find(DRIVER_OUT)?.data;
+        self.writes.iter_mut().find(|(address, _)| *address == place).map(|(_, bytes)| &mut bytes[..])
+    }
+
     /// Stores everything in the program.
     pub fn deliver(&self, program: &dyn Program) -> Result<()> {
         for (address, bytes) in &self.writes {

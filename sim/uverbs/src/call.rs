@@ -120,7 +120,15 @@ impl Call<'_> {
         let method = self.request.method();
         self.hardware.faults.check(method.name)?;
         let mut answer = (method.handler)(self)?;
+        self.distort(method.name, &mut answer);
         answer.mark_driver(self.request);
         Ok(answer)
+    }
+
+    /// Makes the answer to a command as wrong as was asked for.
+    pub fn distort(&mut self, command: &str, answer: &mut Answer) {
+        if let Some(part) = answer.driver_part(self.request) {
+            self.hardware.faults.distort(command, part);
+        }
     }
 }

@@ -23,6 +23,9 @@ describe                        what the device is: generation, transport, featu
 fail COMMAND [NTH] ERRNO [COUNT]
                                 let a verbs command (create_cq, reg_mr, modify_qp ...) fail from its
                                 NTH call on (1: the next) with ERRNO (ENOMEM or 12), COUNT times or for good
+answer COMMAND OFFSET HEX [COUNT]
+                                let the driver's part of the next answers to a command have these bytes
+                                at OFFSET, COUNT times or for good
 fail clear                      forget all of these
 cqe CQ HEX                      write a CQE made by hand to the CQ of that number; the device
                                 sets its valid bit
@@ -49,6 +52,8 @@ impl Device {
                 Ok(String::new())
             }
             ["fail", command, rest @ ..] => self.inject(command, rest),
+            ["answer", command, offset, hex] => self.lie(command, offset, hex, None),
+            ["answer", command, offset, hex, count] => self.lie(command, offset, hex, Some(count)),
             ["cqe", cq, hex @ ..] => self.write_cqe(cq, &hex.concat()),
             ["async", kind, number, code] => self.report(kind, number, code),
             ["push", rest @ ..] => self.control_push(rest),
@@ -84,6 +89,17 @@ impl Device {
             _ => return Err("use: fail COMMAND [NTH] ERRNO [COUNT]".into()),
         };
         self.hardware.faults.add(command, nth, errno, count);
+        Ok(String::new())
+    }
+
+    fn lie(&mut self, command: &str, offset: &str, hex: &str, count: Option<&str>) -> Result<String, String> {
+        if !method::is_name(command) {
+            return Err(format!("no verbs command has the name {command}"));
+        }
+        let number = |word: &str| word.parse::<u32>().map_err(|_| format!("not a number: {word}"));
+        let bytes = parse_hex(hex).ok_or_else(|| format!("not hexadecimal bytes: {hex}"))?;
+        let count = count.map(number).transpose()?;
+        self.hardware.faults.add_lie(command, number(offset)? as usize, bytes, count);
         Ok(String::new())
     }
 

@@ -31,7 +31,8 @@ impl WorkQueueSize {
             return None;
         }
         let quanta = entries << self.shift;
-        if quanta <= self.reserve {
+        // Room for one WQE at least beside the reserve.
+        if quanta < self.reserve + (1 << self.shift) {
             return None;
         }
         Some(Self { quanta, ..self })

@@ -163,6 +163,12 @@ fn answers_of_the_kernel() {
     assert_eq!(receive.answered(8), Some(receive));
     assert_eq!(receive.answered(4).unwrap().quanta, 4);
     assert_eq!([0, 1, 16].map(|answer| receive.answered(answer)), [None; 3]);
+    // One WQE stays free, of whatever size.
+    let wide = E810.receive_queue(7, 13).unwrap();
+    assert_eq!([0, 1].map(|answer| wide.answered(answer)), [None; 2]);
+    assert_eq!(wide.answered(2).unwrap().usable_entries(), 1);
+    let long = E810.send_queue(200, 13, 0).unwrap();
+    assert!((0..32).filter_map(|bit| long.answered(1 << bit)).all(|size| size.usable_entries() > 0));
 }
 
 #[test]

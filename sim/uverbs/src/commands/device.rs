@@ -72,7 +72,9 @@ pub fn invoke_write(call: &mut Call) -> Result<Answer> {
         return Err(ENOSPC);
     }
     call.hardware.faults.check(command.name)?;
-    (command.handler)(call)
+    let mut answer = (command.handler)(call)?;
+    call.distort(command.name, &mut answer);
+    Ok(answer)
 }
 
 /// What both forms of query_device answer.

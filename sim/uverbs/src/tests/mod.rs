@@ -118,3 +118,22 @@ fn injected_faults_reach_the_program() {
     assert!(fixture.device.control("fail alloc_pd").is_err());
     assert!(fixture.device.control("rattle").is_err());
 }
+
+#[test]
+fn injected_answers_reach_the_program() {
+    let mut fixture = Fixture::with_context(Profile::default());
+    fixture.device.control("answer alloc_pd 0 ffffffff 1").unwrap();
+    for expected in [true, false] {
+        let request = [
+            input(WRITE_COMMAND, &3u64.to_le_bytes()),
+            input(CORE_IN, &[0; 8]),
+            output(CORE_OUT, 4),
+            output(crate::abi::number::DRIVER_OUT, 8),
+        ];
+        let answer = fixture.call(object::DEVICE, 0, &request).unwrap();
+        assert_eq!(answer.out(crate::abi::number::DRIVER_OUT)[..4] == [0xff; 4], expected);
+    }
+    for wrong in ["answer nothing 0 ff", "answer alloc_pd x ff", "answer alloc_pd 0 fff", "answer alloc_pd"] {
+        assert!(fixture.device.control(wrong).is_err(), "{wrong}");
+    }
+}
