@@ -25,6 +25,7 @@ use crate::negotiation::{self, Opened};
 use crate::objects::Objects;
 use crate::operations;
 use crate::process_barrier;
+use crate::push::{PushPages, Wish};
 use crate::qp::QueuePair;
 use crate::table::Table;
 
@@ -44,6 +45,8 @@ pub struct Context {
     objects: Objects,
     single_threaded: bool,
     huge_pages: bool,
+    push_wish: Wish,
+    push_pages: PushPages,
 }
 
 const _: () = assert!(offset_of!(Context, verbs) == 0);
@@ -106,6 +109,16 @@ impl Context {
     /// Whether that person wants rings on huge pages.
     pub fn uses_huge_pages(&self) -> bool {
         self.huge_pages
+    }
+
+    /// What that person wants of push pages.
+    pub fn push_wish(&self) -> Wish {
+        self.push_wish
+    }
+
+    /// The push pages of its queue pairs.
+    pub fn push_pages(&self) -> &PushPages {
+        &self.push_pages
     }
 
     /// Whether the kernel has already freed everything of this context, so that
@@ -199,6 +212,8 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
         (&raw mut (*at).objects).write(Objects::default());
         (&raw mut (*at).single_threaded).write(environment::is_on(environment::SINGLE_THREADED));
         (&raw mut (*at).huge_pages).write(environment::is_on(environment::HUGE_PAGES));
+        (&raw mut (*at).push_wish).write(Wish::look_up(ibv));
+        (&raw mut (*at).push_pages).write(PushPages::default());
         verbs_set_ops(verbs, &operations::table(&capabilities));
     }
     core::mem::forget(opening);
@@ -231,11 +246,12 @@ pub unsafe extern "C" fn alloc_context(
 pub unsafe extern "C" fn free_context(context: *mut ibv_context) {
     // SAFETY: of this provider.
     let context = unsafe { Context::around(context) };
-    // The doorbell page first: the kernel holds the context open as long as it is mapped.
+    // The pages of the device first: the kernel holds the context open as long as one is mapped.
     // Then the descriptor, with which the kernel destroys every object, and only then the
     // memory that the device was working on.
     // SAFETY: each field is dropped once, and nobody else uses the context.
     unsafe {
+        drop_in_place(&raw mut (*context).push_pages);
         drop_in_place(&raw mut (*context).doorbell);
         (*context).closing.store(true, Ordering::Relaxed);
         verbs_uninit_context(context.cast());

@@ -11,6 +11,9 @@ pub const HUGE_PAGES: &str = "IRDMA_HUGE_PAGES";
 /// Log lines of the provider go to standard error, up to a level: that of `VERBS_LOG_LEVEL`.
 pub const DEBUG: &str = "IRDMA_DEBUG";
 
+/// Push pages: `auto` uses what the device offers, `on` says where it offers none, `off` asks for none.
+pub const PUSH: &str = "IRDMA_PUSH";
+
 /// Everything that is ever logged.
 const HIGHEST_LEVEL: u32 = 4;
 
@@ -29,6 +32,11 @@ fn value(switch: &str) -> Option<OsString> {
 /// Whether a switch is on: set, to neither nothing nor `0`.
 pub fn is_on(switch: &str) -> bool {
     value(switch).is_some_and(|value| value != "0")
+}
+
+/// A switch's value as text; what is no text is shown as well as can be.
+pub fn text(switch: &str) -> Option<String> {
+    value(switch).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// A level: 0 if the switch is not set, the highest if it is set to anything but a number.

@@ -29,6 +29,7 @@ mod poll_cq;
 mod post_recv;
 mod post_send;
 mod process_barrier;
+mod push;
 mod qp;
 mod qp_batch;
 mod qp_create;

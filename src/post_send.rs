@@ -1,9 +1,10 @@
 //! `ibv_post_send`.
 
 use core::ffi::c_int;
+use core::mem::offset_of;
 
 use irdma_hw::format::{DatagramDestination, Opcode};
-use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation};
+use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation, WithPush};
 use irdma_hw::limits::HardwareGeneration;
 use irdma_hw::queue::{Atomic, Bind, Refusal, SendBatch, SendRequest, Service, Sge, Side};
 use rdma_core_sys::bindings::*;
@@ -228,6 +229,22 @@ pub unsafe fn bind_of(
         remote_atomic: has_atomics && allows(IBV_ACCESS_REMOTE_ATOMIC),
         type_1,
     })
+}
+
+/// Has a context post to queue pairs with push pages as well. GEN1 has none.
+///
+/// # Safety
+/// `context` is open.
+pub unsafe fn install_pushing(context: *mut ibv_context, generation: HardwareGeneration) {
+    let post_send = match generation {
+        HardwareGeneration::Gen1 => return,
+        HardwareGeneration::Gen2 => post_send::<WithPush<Gen2>>,
+        HardwareGeneration::Gen3 => post_send::<WithPush<Gen3>>,
+    };
+    let operations = verbs_context_ops { post_send: Some(post_send), ..verbs_context_ops::default() };
+    // SAFETY: irdma's contexts are all inside a verbs_context. The others keep what they have, and
+    // who posts meanwhile finds the old or the new function, which both serve every queue pair.
+    unsafe { verbs_set_ops(context.byte_sub(offset_of!(verbs_context, context)).cast(), &operations) };
 }
 
 /// Fills the operation of this file.

@@ -44,6 +44,10 @@ pub struct QueuePair {
     pub(crate) created: ibv_qp_cap,
     /// Every work request is signaled.
     pub(crate) signals_all: bool,
+    /// It may have a push page: the device has them, and nobody objects.
+    pub(crate) may_push: bool,
+    /// Builders that it was created with (`IBV_QP_EX_WITH_*`), if it has any.
+    pub(crate) operations: Option<u64>,
     /// It has not left the state that it was created in.
     pub(crate) is_fresh: AtomicBool,
     /// Its place in the context's table.
@@ -188,6 +192,7 @@ unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
                     }
                 });
             }
+            owner.push_pages().release(pair);
             let mut pair = owner.objects().take_back(NonNull::from(pair));
             pair.kernel.0 = None;
             let domain = pair.domain;

@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
 use irdma_hw::format::{DatagramDestination, Opcode};
-use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation};
+use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation, WithPush};
 use irdma_hw::limits::HardwareGeneration;
 use irdma_hw::queue::{Atomic, Refusal, Service, Sge};
 use rdma_core_sys::bindings::*;
@@ -309,6 +309,19 @@ pub fn install(qp: &mut ibv_qp_ex, generation: HardwareGeneration, service: Serv
         HardwareGeneration::Gen1 => fill::<Gen1>(qp, service, flags),
         HardwareGeneration::Gen2 => fill::<Gen2>(qp, service, flags),
         HardwareGeneration::Gen3 => fill::<Gen3>(qp, service, flags),
+    }
+}
+
+/// Has a queue pair that was created with those builders push what they build. GEN1 has no pushes.
+pub fn install_pushing(pair: &QueuePair, generation: HardwareGeneration, flags: u64) {
+    // SAFETY: the functions are written by nobody else once the queue pair is created, and who
+    // reads one meanwhile finds the old or the new one, which both go on with any batch.
+    let qp = unsafe { &mut (*pair.head.get()).qp_ex };
+    let service = pair.queues.service();
+    match generation {
+        HardwareGeneration::Gen1 => {}
+        HardwareGeneration::Gen2 => fill::<WithPush<Gen2>>(qp, service, flags),
+        HardwareGeneration::Gen3 => fill::<WithPush<Gen3>>(qp, service, flags),
     }
 }
 

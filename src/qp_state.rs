@@ -15,6 +15,7 @@ use crate::boundary;
 use crate::command;
 use crate::errno::{Errno, Result};
 use crate::log;
+use crate::push;
 use crate::qp::QueuePair;
 
 /// Changes a queue pair.
@@ -39,7 +40,12 @@ unsafe fn modify(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> 
         if state == Some(IBV_QPS_RESET) && only_state {
             return Ok(());
         }
-        command::modify_qp(qp, attributes, mask)?;
+        if push::is_due(pair, state) {
+            let answer = command::modify_qp_ex(qp, attributes, mask, ModifyQpRequest::default())?;
+            push::accept((*qp).context, pair, state, &answer);
+        } else {
+            command::modify_qp(qp, attributes, mask)?;
+        }
         match state {
             None => {}
             Some(IBV_QPS_ERR) => {

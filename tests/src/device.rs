@@ -43,6 +43,10 @@ pub struct Device {
     pub send_quanta: u32,
     /// Quanta of the largest receive queue.
     pub receive_quanta: u32,
+    /// Queue pairs that can have a push page.
+    pub push_pages: u32,
+    /// Where in the page a queue pair's part is.
+    pub push_offset: u32,
 }
 
 impl Device {
@@ -80,6 +84,8 @@ impl Device {
             },
             send_quanta: number("sq_quanta") as u32,
             receive_quanta: number("rq_quanta") as u32,
+            push_pages: number("push_pages") as u32,
+            push_offset: number("push_offset") as u32,
         }
     }
 

@@ -18,7 +18,8 @@ pub fn open_descriptors() -> BTreeSet<String> {
 /// Mappings of device pages (the BAR file of the device node) in this process.
 pub fn device_mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
-    maps.lines().filter(|line| line.contains("irdma-bar")).count()
+    // An unlinked file in memory, which has no other name.
+    maps.lines().filter(|line| line.contains(" /dev/shm/#") && line.ends_with("(deleted)")).count()
 }
 
 /// Bytes that a forked child would not get (`MADV_DONTFORK`).

@@ -27,6 +27,7 @@ mod lifetime;
 mod logging;
 mod operations;
 mod posting;
+mod push;
 mod regions;
 mod removal;
 mod resizing;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         errors::TESTS,
         flush::TESTS,
         posting::TESTS,
+        push::TESTS,
         creation::TESTS,
         events::TESTS,
         regions::TESTS,

@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod fences;
 mod inspect;
 mod layout;
 mod packages;

@@ -47,6 +47,9 @@ pub struct Options {
     /// Kernel release whose behaviour the device shows
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<String>,
+    /// Push pages that queue pairs can have
+    #[arg(long, value_name = "PAGES")]
+    push: Option<String>,
     /// A device that `irdma-sim start` started, instead of one of the program's own
     #[arg(long, value_name = "NAME")]
     fabric: Option<String>,
@@ -60,6 +63,7 @@ impl Options {
             ("--gen", &self.r#gen),
             ("--mode", &self.mode),
             ("--kernel", &self.kernel),
+            ("--push", &self.push),
             ("--fabric", &self.fabric),
         ];
         for (name, value) in options {

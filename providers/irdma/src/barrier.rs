@@ -62,12 +62,27 @@ pub fn before_consumer_index() {
     load_any();
 }
 
+/// Earlier doorbells, before stores to a write-combining push page.
+///
+/// The other side: the device takes a push out of the page when its doorbell rings; the
+/// next push must not get into the page before that.
+#[inline(always)]
+pub fn before_write_combining() {
+    store_fence();
+}
+
 /// Stores to a write-combining push page, before the push doorbell.
 ///
 /// The other side: the device takes the doorbell and expects the pushed WQE to
 /// be there already.
 #[inline(always)]
 pub fn write_combining_flush() {
+    store_fence();
+}
+
+/// Earlier stores to memory of any kind have left the processor before later stores do.
+#[inline(always)]
+fn store_fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: `sfence` drains the write-combining buffers and has no operands.
     unsafe {

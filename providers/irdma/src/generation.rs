@@ -3,6 +3,8 @@
 //! A queue's functions take the generation as a type parameter, so a program
 //! runs code in which every one of these questions is already answered.
 
+use core::marker::PhantomData;
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -24,6 +26,8 @@ pub trait Generation: sealed::Sealed + 'static {
     const BIND_KEYS_EXCHANGED: bool;
     /// Where inline data goes.
     const INLINE: InlineLayout;
+    /// Send queues may have push pages.
+    const PUSHES: bool = false;
     /// When a QP goes into error the device writes one CQE for every outstanding
     /// work request, not one for each queue.
     const FLUSHES_EACH: bool;
@@ -107,6 +111,23 @@ impl Generation for Gen3 {
     const BIND_KEYS_EXCHANGED: bool = false;
     const INLINE: InlineLayout = MARKED_INLINE;
     const FLUSHES_EACH: bool = true;
+}
+
+/// The same generation, for code that serves send queues with push pages too. GEN1 has none.
+#[derive(Clone, Copy, Debug)]
+pub struct WithPush<G>(PhantomData<G>);
+
+impl<G> sealed::Sealed for WithPush<G> {}
+impl<G: Generation> Generation for WithPush<G> {
+    const NUMBER: u8 = G::NUMBER;
+    const FRAGMENTS_CARRY_VALID: bool = G::FRAGMENTS_CARRY_VALID;
+    const EMPTY_FRAGMENT_COUNTS: bool = G::EMPTY_FRAGMENT_COUNTS;
+    const FETCHES_PAIRS: bool = G::FETCHES_PAIRS;
+    const MAX_FRAGMENT_BYTES: u32 = G::MAX_FRAGMENT_BYTES;
+    const BIND_KEYS_EXCHANGED: bool = G::BIND_KEYS_EXCHANGED;
+    const INLINE: InlineLayout = G::INLINE;
+    const PUSHES: bool = true;
+    const FLUSHES_EACH: bool = G::FLUSHES_EACH;
 }
 
 #[cfg(test)]

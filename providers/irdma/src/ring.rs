@@ -4,10 +4,14 @@
 //! `unsafe` functions from memory that the caller promises to keep; afterwards
 //! no index, however wrong, leads outside of that memory.
 
+mod push_page;
+
 use core::ptr::NonNull;
 
 use crate::format::{Le64, QUANTUM_WORDS, SHADOW_BYTES, VALID};
 use crate::limits::CompletionQueueSize;
+
+pub use push_page::{PushPage, PushSlot};
 
 /// 32 bytes, the unit of work queues.
 pub type Quantum = [Le64; QUANTUM_WORDS];

@@ -169,6 +169,7 @@ impl Device {
             ("sq_quanta", limits.sq_quanta.into()),
             ("rq_quanta", limits.rq_quanta.into()),
             ("push_pages", profile.push_pages.into()),
+            ("push_offset", profile.push_offset.into()),
         ];
         let mut text = format!("transport {transport}\n");
         for (name, value) in numbers {

@@ -1,7 +1,7 @@
 //! The built plugin: symbols and data path, for each layout that can be built here.
 
 use super::session::{Session, Verdict};
-use crate::{inspect, plugin, suites};
+use crate::{fences, inspect, plugin, suites};
 
 /// Of the machine's layout, and of the one of the newest suite.
 pub fn check(session: &mut Session) {
@@ -12,6 +12,11 @@ pub fn check(session: &mut Session) {
     session.check("plugin", "data path", |_| {
         inspect::data_path(&plugin::build(None)?.unstripped).map(|()| Verdict::Passed)
     });
+    if cfg!(target_arch = "x86_64") {
+        session.check("plugin", "fences of pushes", |_| {
+            fences::around_pushes(&plugin::build(None)?.unstripped).map(|()| Verdict::Passed)
+        });
+    }
     session.check("plugin", "layout 65", |_| {
         let root = match suites::development_root("forky") {
             Ok(root) => root,

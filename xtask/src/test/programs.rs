@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::matrix::{Case, Expect, Processes, cases, third_generation};
+use super::matrix::{Case, Expect, Processes, cases, pushed, third_generation};
 use super::session::{Session, Verdict};
 use crate::process::{self, Finished, Running};
 use crate::sim::{Device, Provider, Simulator};
@@ -24,6 +24,12 @@ pub fn check(session: &mut Session) {
         let group = format!("programs/{provider}");
         for case in cases(session.full) {
             session.check_on_device(&group, &case.name(), |simulator, folder| {
+                run(&case, simulator, provider, folder).map(|()| Verdict::Passed)
+            });
+        }
+        for case in pushed() {
+            let name = format!("{} on {}", case.name(), case.device.join(" "));
+            session.check_on_device(&format!("{group} with push pages"), &name, |simulator, folder| {
                 run(&case, simulator, provider, folder).map(|()| Verdict::Passed)
             });
         }

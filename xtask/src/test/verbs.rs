@@ -22,13 +22,33 @@ pub fn check(session: &mut Session) {
         session.check_on_device("verbs", &format!("windows of {provider}"), |simulator, folder| {
             run(simulator, provider, folder, &["--kernel", "6.12"], &["windows::"])
         });
-        session.check_on_device("verbs", &format!("removal under {provider}"), |simulator, folder| {
-            run(simulator, provider, folder, &[], &["removal::"])
-        });
+        for (name, options) in [("removal", &[][..]), ("removal with push pages", &["--push", "8"])] {
+            session.check_on_device("verbs", &format!("{name} under {provider}"), |simulator, folder| {
+                run(simulator, provider, folder, options, &["removal::"])
+            });
+        }
+    }
+    // Few push pages, and the programs about them; pages that are not a queue pair's from the start.
+    let pushes: [(&str, &[&str]); 2] =
+        [("push pages", &["--push", "8"]), ("parts of push pages", &["--push", "8", "--push-offset", "256"])];
+    for provider in [Provider::Ours, Provider::C] {
+        for (name, options) in pushes {
+            // What the C provider does with such parts is a fault of one program only.
+            let selection = match provider {
+                Provider::C if options.len() > 2 => "push::a_page_elsewhere",
+                _ => "push::",
+            };
+            session.check_on_device("verbs", &format!("{name} of {provider}"), |simulator, folder| {
+                run(simulator, provider, folder, options, &[selection])
+            });
+        }
     }
     // The C provider of rdma-core 44 knows no GEN3; what it makes of the others is not listed.
-    let ours: [(&str, &[&str], &[&str]); 4] = [
+    let ours: [(&str, &[&str], &[&str]); 6] = [
         ("GEN3", &["--gen", "3"], &[]),
+        // Enough for all programs at once.
+        ("GEN2 with push pages", &["--push", "1024"], &[]),
+        ("GEN3 with push pages", &["--gen", "3", "--push", "1024"], &[]),
         // Programs of builders ask for more than these have.
         ("GEN1", &["--gen", "1"], &["--skip", "builders::"]),
         ("GEN1 with the legacy kernel", &["--gen", "1", "--legacy"], &["--skip", "builders::"]),

@@ -68,6 +68,15 @@ words! {
     }
 }
 
+impl CqeStatus {
+    /// Of a send: whether it is not simply complete, but failed or tells of a dropped push.
+    #[inline(always)]
+    pub const fn is_special(self) -> bool {
+        const SPECIAL: u64 = CqeStatus::from_bits(0).with_error(true).with_push_dropped(true).bits();
+        self.bits() & SPECIAL != 0
+    }
+}
+
 /// Word of an extension with the immediate, in the byte order of the words.
 pub const EXTENSION_IMMEDIATE: usize = 0;
 /// Word of an extension with the QP's completion context, for a shared receive queue.

@@ -26,6 +26,10 @@ words! {
 pub const SEND_DOORBELL: usize = 0;
 /// Byte of the doorbell page that takes CQ numbers.
 pub const COMPLETION_DOORBELL: usize = 64;
+/// Quanta of a push page's window: index modulo this is a WQE's place in it.
+pub const PUSH_WINDOW_QUANTA: u32 = 8;
+/// Bytes of a push page's window.
+pub const PUSH_WINDOW_BYTES: usize = PUSH_WINDOW_QUANTA as usize * super::QUANTUM_BYTES;
 /// Bytes of a shadow area.
 pub const SHADOW_BYTES: usize = 64;
 /// Word of a shadow area with the index the device reads: next CQE, next SRQ WQE.

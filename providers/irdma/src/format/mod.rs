@@ -19,7 +19,8 @@ pub use completion::{
     EXTENSION_SHARED_CONTEXT,
 };
 pub use doorbell::{
-    ARM_WORD, ArmWord, COMPLETION_DOORBELL, PushDoorbell, SEND_DOORBELL, SHADOW_BYTES, SHADOW_INDEX,
+    ARM_WORD, ArmWord, COMPLETION_DOORBELL, PUSH_WINDOW_BYTES, PUSH_WINDOW_QUANTA, PushDoorbell,
+    SEND_DOORBELL, SHADOW_BYTES, SHADOW_INDEX,
 };
 pub use error::{FlushCode, MAJOR_FLUSHED, MAJOR_SHARED_FLUSHED, Status, is_datagram_note};
 pub use le64::Le64;

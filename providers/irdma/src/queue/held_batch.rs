@@ -66,7 +66,7 @@ impl SendQueue {
         quantum[1].store(descriptor::<G>(sge) | valid);
         quantum[2].store(request.remote);
         self.tracking.at(position).set(request.wr_id, request.tracked.placed(position, sge.length));
-        let header = request.header.bits() | valid;
+        let header = self.say_pushing::<G>(request.header).bits() | valid;
         barrier::wqe_before_valid();
         if position == held.start {
             held.first = header;
@@ -124,8 +124,7 @@ impl<G: Generation> HeldBatch<'_, G> {
             self.publish_head();
             barrier::wqe_before_valid();
             self.queue.ring.at(self.start)[VALID_WORD].store(self.first);
-            barrier::before_doorbell();
-            self.queue.doorbell.ring(self.queue.number);
+            self.queue.ring::<G>(self.start, self.head);
         }
         placed
     }

@@ -16,6 +16,7 @@ mod completion_queue;
 mod held_batch;
 mod inline_data;
 mod poll;
+mod push;
 mod queue_pair;
 mod receive;
 mod send;

@@ -7,6 +7,7 @@ use core::marker::PhantomData;
 
 use super::completion::{Completion, CompletionFlags, Directory, Member, Side};
 use super::queue_pair::{QueuePair, Service};
+use super::send::SendQueue;
 use super::slots::Tracked;
 use crate::barrier;
 use crate::format::{
@@ -201,9 +202,16 @@ impl<'queue, G: Generation> Reader<'queue, G> {
         if send.is_connection_completion(index) {
             return self.pass(cqe);
         }
-        if cqe.status.error() {
-            return self.step_failed_send(cqe, member, directory);
+        if cqe.status.is_special() {
+            return self.step_special_send(cqe, member, directory);
         }
+        self.complete_send(cqe, send)
+    }
+
+    /// A send that succeeded.
+    #[inline(always)]
+    fn complete_send(&mut self, cqe: &Cqe, send: &SendQueue) -> Step {
+        let index = cqe.status.wqe_index().into();
         let Some((position, tracked)) = send.outstanding(index) else { return self.pass(cqe) };
         let Some(own) = tracked.opcode() else { return self.pass(cqe) };
         let completion = cqe.send_completion(send.wr_id(position), tracked, own);
@@ -215,9 +223,15 @@ impl<'queue, G: Generation> Reader<'queue, G> {
     }
 
     #[cold]
-    fn step_failed_send<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, directory: &D) -> Step {
+    fn step_special_send<D: Directory>(&mut self, cqe: &Cqe, member: &D::Member, directory: &D) -> Step {
         let queues = member.queues();
         let send = &queues.send;
+        if cqe.status.push_dropped() {
+            send.note_dropped_push();
+        }
+        if !cqe.status.error() {
+            return self.complete_send(cqe, send);
+        }
         let (failure, vendor_error) = cqe.failure();
         let Failure::Flushed(code) = failure else {
             let index = cqe.status.wqe_index().into();

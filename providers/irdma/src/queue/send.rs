@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::inline_data::MAX_BYTES;
+use super::push::Pushing;
 use super::slots::{MIN_TRACKED_QUANTA, OutOfMemory, Slots, Tracked, Tracking};
 use crate::limits::{CLEAR_AHEAD, SEND_RESERVE};
 use crate::ring::{Doorbell, QuantumRing};
@@ -10,7 +11,7 @@ use crate::ring::{Doorbell, QuantumRing};
 /// A send queue.
 ///
 /// The first cache line is the poster's (what is constant, and the head), the
-/// second the poller's.
+/// second the poller's, the third is for pushes.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SendQueue {
@@ -32,6 +33,7 @@ pub struct SendQueue {
     /// A tail of the past. Written by the poster.
     pub(super) known_tail: AtomicU32,
     pub(super) retired: Retired,
+    pub(super) pushing: Pushing,
 }
 
 /// What the poller writes.
@@ -102,6 +104,7 @@ impl SendQueue {
                 tail: AtomicU32::new(parts.connection_wqes),
                 connection: AtomicU32::new(parts.connection_wqes),
             },
+            pushing: Pushing::none(),
         })
     }
 

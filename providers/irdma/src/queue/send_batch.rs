@@ -50,8 +50,7 @@ impl<G: Generation> SendBatch<'_, G> {
     pub fn finish(self) -> bool {
         let placed = self.head != self.start;
         if placed {
-            barrier::before_doorbell();
-            self.queue.doorbell.ring(self.queue.number);
+            self.queue.ring::<G>(self.start, self.head);
         }
         placed
     }
@@ -277,6 +276,7 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
             queue.ring.at(next)[VALID_WORD].store(valid ^ VALID);
         }
         let header = write(request.header(), &queue.ring, position, valid);
+        let header = queue.say_pushing::<G>(header);
         self.remember(position, quanta, length, completion, request);
         barrier::wqe_before_valid();
         self.make_valid(position, header.bits() | valid);

@@ -7,5 +7,6 @@ mod golden_send;
 mod held;
 mod hostile;
 mod polling;
+mod push;
 mod resizing;
 mod ring_laws;
