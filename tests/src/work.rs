@@ -171,7 +171,7 @@ impl SendWork {
 
 impl SendWork {
     /// The elements.
-    pub(crate) fn elements(&self) -> &[ibv_sge] {
+    pub fn elements(&self) -> &[ibv_sge] {
         match &self.list {
             List::Elements(elements) => elements,
             List::Stale(_) => &[],

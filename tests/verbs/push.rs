@@ -422,6 +422,9 @@ fn logged(body: impl FnOnce()) -> String {
     set_variable("VERBS_LOG_LEVEL", "2");
     set_variable("VERBS_LOG_FILE", path.to_str().expect("a path in ASCII"));
     body();
+    // The library keeps the end of its log to itself.
+    // SAFETY: writes out the C library's own streams.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     // It may never have been made.
     let _ = std::fs::remove_file(&path);
