@@ -62,18 +62,25 @@ impl Wish {
         })
     }
 
-    /// Whether a queue pair of these capabilities may have a push page.
-    pub fn allows(self, generation: HardwareGeneration, capabilities: QueuePairCapabilities) -> bool {
-        self != Wish::Off
-            && generation != HardwareGeneration::Gen1
-            && capabilities.contains(QueuePairCapabilities::PUSH)
+    /// The state with which a queue pair of these capabilities may be given a push page: on
+    /// iWARP the first, as the kernel makes the connection.
+    pub fn due_with(
+        self,
+        generation: HardwareGeneration,
+        capabilities: QueuePairCapabilities,
+    ) -> Option<ibv_qp_state> {
+        let is_possible =
+            generation != HardwareGeneration::Gen1 && capabilities.contains(QueuePairCapabilities::PUSH);
+        let state =
+            if capabilities.contains(QueuePairCapabilities::ROCE) { IBV_QPS_RTS } else { IBV_QPS_INIT };
+        (self != Wish::Off && is_possible).then_some(state)
     }
 }
 
-/// Whether a change to that state is the time to ask for a page. On RoCE it comes with RTS, on
-/// iWARP with what comes before the kernel connects.
+/// Whether to ask for a page together with a change to that state: with all of them on the way
+/// to RTS, lest one be offered sooner or later than by the drivers that are known.
 pub fn is_due(pair: &QueuePair, state: Option<ibv_qp_state>) -> bool {
-    pair.may_push
+    pair.push_due_with.is_some()
         && matches!(state, Some(IBV_QPS_INIT | IBV_QPS_RTR | IBV_QPS_RTS))
         && !pair.queues.send.is_pushing()
 }
@@ -122,7 +129,7 @@ pub unsafe fn accept(
                     format_args!("QP {number}: its push page cannot be used: errno {}", errno.number());
                 log::line(context, Level::Warning, message);
             }
-        } else if owner.push_wish() == Wish::On && state == Some(IBV_QPS_RTS) {
+        } else if owner.push_wish() == Wish::On && state == pair.push_due_with {
             log::line(context, Level::Warning, format_args!("QP {number}: no push page is offered"));
         }
     }
@@ -188,13 +195,15 @@ mod tests {
 
     #[test]
     fn a_page_is_for_those_that_the_kernel_names() {
-        let (push, none) = (QueuePairCapabilities::PUSH, QueuePairCapabilities::empty());
+        let (iwarp, none) = (QueuePairCapabilities::PUSH, QueuePairCapabilities::empty());
+        let roce = iwarp | QueuePairCapabilities::ROCE;
         for wish in [Wish::Auto, Wish::On] {
-            assert!(wish.allows(HardwareGeneration::Gen2, push));
-            assert!(wish.allows(HardwareGeneration::Gen3, push));
-            assert!(!wish.allows(HardwareGeneration::Gen1, push));
-            assert!(!wish.allows(HardwareGeneration::Gen2, none));
+            assert_eq!(wish.due_with(HardwareGeneration::Gen2, roce), Some(IBV_QPS_RTS));
+            assert_eq!(wish.due_with(HardwareGeneration::Gen2, iwarp), Some(IBV_QPS_INIT));
+            assert_eq!(wish.due_with(HardwareGeneration::Gen3, roce), Some(IBV_QPS_RTS));
+            assert_eq!(wish.due_with(HardwareGeneration::Gen1, iwarp), None);
+            assert_eq!(wish.due_with(HardwareGeneration::Gen2, none), None);
         }
-        assert!(!Wish::Off.allows(HardwareGeneration::Gen2, push));
+        assert_eq!(Wish::Off.due_with(HardwareGeneration::Gen2, roce), None);
     }
 }

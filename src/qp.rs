@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use irdma_hw::queue::{self, Member, SharedReceiveQueue, Side};
-use rdma_core_sys::bindings::{ibv_cmd_destroy_qp, ibv_qp, ibv_qp_cap, verbs_context_ops};
+use rdma_core_sys::bindings::{ibv_cmd_destroy_qp, ibv_qp, ibv_qp_cap, ibv_qp_state, verbs_context_ops};
 use rdma_core_sys::queue_pair::QueuePairHead;
 
 use crate::boundary;
@@ -44,8 +44,8 @@ pub struct QueuePair {
     pub(crate) created: ibv_qp_cap,
     /// Every work request is signaled.
     pub(crate) signals_all: bool,
-    /// It may have a push page: the device has them, and nobody objects.
-    pub(crate) may_push: bool,
+    /// The state with which it may be given a push page, if the device has them and nobody objects.
+    pub(crate) push_due_with: Option<ibv_qp_state>,
     /// Builders that it was created with (`IBV_QP_EX_WITH_*`), if it has any.
     pub(crate) operations: Option<u64>,
     /// It has not left the state that it was created in.

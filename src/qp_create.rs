@@ -211,7 +211,7 @@ unsafe fn create(
         (&raw mut (*at).postable).write(postable);
         (&raw mut (*at).created).write(created);
         (&raw mut (*at).signals_all).write(attributes.sq_sig_all != 0);
-        (&raw mut (*at).may_push).write(owner.push_wish().allows(limits.generation, capabilities));
+        (&raw mut (*at).push_due_with).write(owner.push_wish().due_with(limits.generation, capabilities));
         (&raw mut (*at).operations).write(send_operations);
         (&raw mut (*at).is_fresh).write(AtomicBool::new(true));
         (&raw mut (*at).slot).write(OnceLock::new());

@@ -437,8 +437,7 @@ fn who_wants_pages_is_told_that_there_are_none() {
     }
     set_variable("IRDMA_PUSH", "on");
     let text = logged(|| Pair::new().check_alive());
-    let roce = Device::present().roce;
-    assert_eq!(text.matches("no push page is offered").count(), if roce { 2 } else { 0 }, "{text}");
+    assert_eq!(text.matches("no push page is offered").count(), 2, "{text}");
 }
 
 fn an_unknown_wish_is_named_and_passed_over() {

@@ -33,16 +33,14 @@ fn order(listing: &str) -> String {
     order
 }
 
-/// What an instruction is, if it is one of those.
+/// What an instruction is, if it is one of those. Its own stack is no place of a push.
 fn kind(instruction: &str) -> Option<char> {
-    let mnemonic = instruction.split_whitespace().next()?;
-    let operand = instruction.rsplit(',').next()?;
-    let to_memory = mnemonic.starts_with("mov") && operand.contains('(') && !operand.contains("%rsp");
-    match mnemonic {
-        "sfence" => Some('f'),
-        _ if to_memory && instruction.contains(",") => Some('s'),
-        _ => None,
+    if instruction.trim() == "sfence" {
+        return Some('f');
     }
+    // Of a load, it is the source that has parentheses.
+    let (source, target) = instruction.strip_prefix("mov")?.split_once(',')?;
+    (!source.contains('(') && target.contains('(') && !target.contains("%rsp")).then_some('s')
 }
 
 /// A fence, the push, a fence, the doorbell.
