@@ -10,6 +10,9 @@ use irdma_engine::MemoryFault;
 /// Most pieces stored by one system call.
 const PIECES: usize = 4;
 
+/// Number of a capability (kernel: linux/capability.h).
+const CAP_NET_RAW: u32 = 13;
+
 /// What the device needs of a program; the seam where tests put a made-up one.
 pub trait Program: std::fmt::Debug {
     /// Fills `buffer` from `address`; nothing counts unless all of it could be read.
@@ -31,6 +34,9 @@ pub trait Program: std::fmt::Debug {
 
     /// Opens the file behind descriptor `number` anew, for reading and writing.
     fn open_descriptor(&self, number: i32) -> io::Result<File>;
+
+    /// Whether it has the capability `CAP_NET_RAW` (kernel: `rdma_uattrs_has_raw_cap`).
+    fn may_send_raw(&self) -> bool;
 }
 
 /// A process on this machine.
@@ -170,6 +176,17 @@ impl Program for Process {
     fn open_descriptor(&self, number: i32) -> io::Result<File> {
         File::options().read(true).write(true).open(format!("/proc/{}/fd/{number}", self.pid))
     }
+
+    fn may_send_raw(&self) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        !self.ended.get() && effective_capabilities(&status).is_some_and(|all| all >> CAP_NET_RAW & 1 != 0)
+    }
+}
+
+/// The effective capabilities in the text of `/proc/PID/status`.
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(digits.trim(), 16).ok()
 }
 
 /// Start, end, readable, writable of a line of `/proc/PID/maps`.
@@ -209,6 +226,19 @@ mod tests {
         assert_eq!(process.read(8, &mut seen), Err(MemoryFault));
         process.set_ended();
         assert_eq!(process.read(address, &mut seen), Err(MemoryFault));
+    }
+
+    #[test]
+    fn capabilities_are_read_from_the_status() {
+        let status = "Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t0000000000002000\nSeccomp:\t0\n";
+        assert_eq!(effective_capabilities(status), Some(1 << CAP_NET_RAW));
+        assert_eq!(effective_capabilities("CapEff:\tx\n"), None);
+        let process = this_process();
+        // As the kernel says when asked for its own answer.
+        let of_this = std::fs::read_to_string("/proc/self/status").unwrap();
+        assert_eq!(process.may_send_raw(), effective_capabilities(&of_this).unwrap() & 1 << CAP_NET_RAW != 0);
+        process.set_ended();
+        assert!(!process.may_send_raw());
     }
 
     #[test]

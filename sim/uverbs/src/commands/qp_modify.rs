@@ -53,7 +53,7 @@ fn carry_out(call: &mut Call, mut wanted: ModifyQp) -> Result<Answer> {
     let request = call.request;
     let hardware = &mut *call.hardware;
     let qp: &mut Qp = call.file.get_mut(wanted.qp_handle)?;
-    check_core(qp, &mut wanted)?;
+    check_core(qp, request, &mut wanted)?;
     check_room(request)?;
     let state = match wanted.attr_mask & mask::STATE {
         0 => None,
@@ -80,7 +80,7 @@ fn carry_out(call: &mut Call, mut wanted: ModifyQp) -> Result<Answer> {
 }
 
 /// What the core checks for every driver.
-fn check_core(qp: &Qp, wanted: &mut ModifyQp) -> Result<()> {
+fn check_core(qp: &Qp, request: &Request, wanted: &mut ModifyQp) -> Result<()> {
     let has = |bit| wanted.attr_mask & bit != 0;
     if has(mask::PORT) && wanted.port_num != PORT {
         return Err(EINVAL);
@@ -112,7 +112,7 @@ fn check_core(qp: &Qp, wanted: &mut ModifyQp) -> Result<()> {
     {
         return Err(EINVAL);
     }
-    if has(mask::QKEY) && wanted.qkey & PRIVILEGED_Q_KEY != 0 {
+    if has(mask::QKEY) && wanted.qkey & PRIVILEGED_Q_KEY != 0 && !request.program().may_send_raw() {
         return Err(EPERM);
     }
     Ok(())

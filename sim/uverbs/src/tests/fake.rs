@@ -1,6 +1,6 @@
 //! A program that is not there: some memory, some descriptors, and the calls it makes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -36,6 +36,8 @@ pub struct Fake {
     bytes: RefCell<Vec<u8>>,
     names: RefCell<HashMap<i32, String>>,
     files: RefCell<HashMap<i32, File>>,
+    /// Whether it has the rights that root has.
+    pub privileged: Cell<bool>,
 }
 
 impl Fake {
@@ -70,6 +72,10 @@ impl Program for Fake {
     fn open_descriptor(&self, number: i32) -> io::Result<File> {
         let files = self.files.borrow();
         files.get(&number).ok_or(io::Error::from_raw_os_error(libc::EBADF))?.try_clone()
+    }
+
+    fn may_send_raw(&self) -> bool {
+        self.privileged.get()
     }
 }
 
@@ -144,6 +150,7 @@ impl Fixture {
             bytes: RefCell::new(vec![0; SIZE]),
             names: RefCell::new(HashMap::new()),
             files: RefCell::new(HashMap::new()),
+            privileged: Cell::new(false),
         });
         Fixture { device, program, channels: 0 }
     }

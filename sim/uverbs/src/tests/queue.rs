@@ -181,6 +181,22 @@ fn reset_spoils_a_fresh_queue_pair() {
 }
 
 #[test]
+fn a_privileged_program_chooses_any_q_key() {
+    let mut setup = set_up();
+    setup.register();
+    let (qp, _) = setup.create(4, CAP).unwrap();
+    let init = ModifyQp {
+        attr_mask: mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::QKEY,
+        qkey: 0x8000_0001,
+        ..to_init()
+    };
+    assert_eq!(setup.modify(qp, init).err(), Some(EPERM));
+    setup.fixture.program.privileged.set(true);
+    setup.modify(qp, init).unwrap();
+    assert_eq!(setup.query(qp).qkey, 0x8000_0001);
+}
+
+#[test]
 fn nonsense_changes_nothing() {
     let mut setup = set_up();
     setup.register();
