@@ -218,11 +218,13 @@ unsafe extern "C" fn alloc_parent_domain(
             let threads = NonNull::new(attributes.td.cast::<ThreadDomain>());
             let is_ours = below.as_ref().pd.context == context
                 && threads.is_none_or(|threads| threads.as_ref().td.context == context);
-            if attributes.comp_mask & !KNOWN != 0 || !is_ours {
+            if attributes.comp_mask & !KNOWN != 0 {
                 let mask = attributes.comp_mask;
-                let why = format_args!(
-                    "parent domain: comp_mask {mask:#x}, of which {KNOWN:#x} are known, or a domain of another context"
-                );
+                let why = format_args!("parent domain: comp_mask {mask:#x}, of which {KNOWN:#x} are known");
+                return Err(log::refused(context, Errno::NOT_SUPPORTED, why));
+            }
+            if !is_ours {
+                let why = format_args!("parent domain: a domain of another context");
                 return Err(log::refused(context, Errno::INVALID, why));
             }
             let parent = Parent { below, threads, allocator: allocator_of(attributes)? };

@@ -9,9 +9,9 @@ use core::mem::offset_of;
 use core::ptr::{NonNull, null_mut};
 
 use rdma_core_sys::bindings::{
-    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED,
-    IBV_MR_TYPE_MR, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW, ibv_cmd_dealloc_mw, ibv_mw, ibv_mw_bind,
-    ibv_mw_type, ibv_pd, ibv_qp, ibv_send_wr, verbs_context_ops, verbs_mr,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
+    IBV_ACCESS_ZERO_BASED, IBV_MR_TYPE_MR, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW, ibv_cmd_dealloc_mw,
+    ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp, ibv_send_wr, verbs_context_ops, verbs_mr,
 };
 use rdma_core_sys::inline::{ibv_inc_rkey, ibv_post_send};
 
@@ -22,9 +22,13 @@ use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::log;
 
-/// What the holder of a window may be allowed to do, and how it addresses it.
-const WINDOW_RIGHTS: u32 =
-    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
+/// What the holder of a window may be allowed to do, and how it addresses it. A local right says
+/// nothing of a window, but programs pass those of the region.
+const WINDOW_RIGHTS: u32 = IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_ZERO_BASED
+    | IBV_ACCESS_LOCAL_WRITE;
 
 unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     // SAFETY: libibverbs calls with a domain of ours.

@@ -329,7 +329,7 @@ unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attributes: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
     // SAFETY: libibverbs calls with an open context of ours and the program's attributes.
     unsafe {
         boundary::object(context, "create_qp_ex", || {
@@ -338,6 +338,11 @@ unsafe extern "C" fn create_qp_ex(
             if asked.comp_mask & !KNOWN != 0 {
                 let mask = asked.comp_mask;
                 let why = format_args!("QP: comp_mask {mask:#x}, of which {KNOWN:#x} are known");
+                return Err(log::refused(context, Errno::NOT_SUPPORTED, why));
+            }
+            if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && asked.create_flags != 0 {
+                let flags = asked.create_flags;
+                let why = format_args!("QP: create_flags {flags:#x}, of which none are known");
                 return Err(log::refused(context, Errno::NOT_SUPPORTED, why));
             }
             if !has(IBV_QP_INIT_ATTR_PD) || asked.pd.is_null() || (*asked.pd).context != context {

@@ -213,7 +213,10 @@ fn what_a_queue_pair_lacks_is_refused_when_it_is_created() {
     };
     let good = attributes(&pd, &cq, &cq, roomy(), CONNECTED.into());
     let with = |comp_mask| ibv_qp_init_attr_ex { comp_mask, ..good };
-    assert_eq!(create(with(good.comp_mask | IBV_QP_INIT_ATTR_CREATE_FLAGS)), libc::EOPNOTSUPP);
+    let flags = with(good.comp_mask | IBV_QP_INIT_ATTR_CREATE_FLAGS);
+    for bit in 0..32 {
+        assert_eq!(create(ibv_qp_init_attr_ex { create_flags: 1 << bit, ..flags }), libc::EOPNOTSUPP);
+    }
     assert_eq!(create(with(good.comp_mask | 1 << 31)), libc::EOPNOTSUPP);
     assert_eq!(create(with(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)), libc::EINVAL);
     assert_eq!(create(ibv_qp_init_attr_ex { pd: std::ptr::null_mut(), ..good }), libc::EINVAL);
@@ -226,7 +229,8 @@ fn a_plain_queue_pair_has_no_builders() {
     assert!(unsafe { ibv_qp_to_qp_ex(plain.raw()) }.is_null());
     let cq = Cq::new(pd.context(), 64);
     let mut asked = attributes(&pd, &cq, &cq, roomy(), 0);
-    asked.comp_mask = IBV_QP_INIT_ATTR_PD;
+    // To ask for no flag is to ask for nothing.
+    asked.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
     // SAFETY: the context is alive, the attributes valid for the call; destroyed once.
     unsafe {
         let qp = ibv_create_qp_ex(pd.context().raw(), &mut asked);

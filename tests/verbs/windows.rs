@@ -47,6 +47,17 @@ fn a_bound_window_opens_its_bytes() {
     assert_eq!(pair.left.mr.buffer().read(500, 8), pattern(8, 1));
 }
 
+fn a_local_right_says_nothing_of_a_window() {
+    let pair = Pair::new();
+    let mr = bindable(&pair);
+    let window = Window::new_or_skip(pair.right.pd());
+    bind(&pair, &window, &mr, 1000, 100, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+    let read = SendWork::read(1, mr.address() + 1000, window.rkey()).sge(pair.left.mr.sge(500, 8));
+    pair.left.qp.post(read);
+    pair.left.expect_sent(&[pair.left.sent(1, IBV_WC_RDMA_READ, 8)]);
+    assert_ne!(write_status(&pair, mr.address() + 1000, window.rkey()), IBV_WC_SUCCESS);
+}
+
 fn a_window_ends_where_it_was_bound() {
     for offset in [93, 992, 1093] {
         let pair = Pair::new();
@@ -196,6 +207,7 @@ fn a_failed_allocation_has_an_error_number() {
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
     test!(a_bound_window_opens_its_bytes),
+    test!(a_local_right_says_nothing_of_a_window),
     test!(a_window_ends_where_it_was_bound),
     test!(a_window_has_rights_of_its_own),
     test!(keys_of_earlier_binds_are_dead),
