@@ -1,4 +1,4 @@
-//! The project's commands: `cargo xtask demo`, `build`, `test`, `bench`, `sim`.
+//! The project's commands: `cargo xtask demo`, `build`, `test`, `pyverbs`, `bench`, `sim`.
 
 mod bench;
 mod demo;
@@ -8,6 +8,7 @@ mod layout;
 mod packages;
 mod plugin;
 mod process;
+mod pyverbs;
 mod sim;
 mod suites;
 mod test;
@@ -42,6 +43,8 @@ enum Task {
     },
     /// Install what is missing and run all tests
     Test(test::Options),
+    /// Run rdma-core's own Python tests on the software device
+    Pyverbs(pyverbs::Options),
     /// Measure the verbs of the data path, beside the C provider
     Bench(bench::Options),
     /// Run a program on the software device
@@ -69,6 +72,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Demo(options) => demo::run(options),
         Task::Build { root } => build(root),
         Task::Test(options) => test::run(options),
+        Task::Pyverbs(options) => pyverbs::run(options),
         Task::Bench(options) => bench::run(options),
         Task::Sim { options, program } => {
             packages::install(packages::BUILD.iter().chain(packages::DEMO))?;

@@ -113,12 +113,13 @@ impl Simulator {
 
     /// The launcher's command that runs one program on a device of its own, up to the program.
     pub fn run(&self, provider: Provider) -> Command {
+        self.run_with(provider, &self.plugin.library)
+    }
+
+    /// As [`Simulator::run`], with another build of the plugin: for programs of another release.
+    pub fn run_with(&self, provider: Provider, plugin: &Path) -> Command {
         let mut command = self.launcher();
-        command
-            .args(["run", "--provider"])
-            .arg(provider.to_string())
-            .arg("--plugin")
-            .arg(&self.plugin.library);
+        command.args(["run", "--provider"]).arg(provider.to_string()).arg("--plugin").arg(plugin);
         command
     }
 

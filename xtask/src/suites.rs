@@ -18,6 +18,10 @@ pub const SUITES: &[&str] = &["bookworm", "trixie", "forky"];
 /// Packages that a plugin for another release is built against.
 const DEVELOPMENT: &[&str] = &["libibverbs1", "libibverbs-dev"];
 
+/// Packages with what rdma-core's Python tests run, for programs of another release.
+const PROGRAMS: &[&str] =
+    &["coreutils", "dash", "ibverbs-providers", "iproute2", "python3", "python3-pyverbs"];
+
 /// Holds one unpacked rdma-core source tree per suite, named like the suite.
 pub fn sources_folder() -> PathBuf {
     target().join("rdma-core")
@@ -49,20 +53,72 @@ pub fn source(suite: &str) -> Result<PathBuf> {
 /// A root with the headers and the library of `suite`'s rdma-core, to build against.
 pub fn development_root(suite: &str) -> Result<PathBuf> {
     let tree = target().join("roots").join(suite);
+    fetched(&tree, |partial| download(&Apt::of_suite(suite)?, suite, DEVELOPMENT, partial))?;
+    Ok(tree)
+}
+
+/// A root in which `suite`'s Python finds its pyverbs, with all that both depend on.
+pub fn program_root(suite: &str) -> Result<PathBuf> {
+    let tree = target().join("roots").join(format!("{suite}-programs"));
     fetched(&tree, |partial| {
         let apt = Apt::of_suite(suite)?;
-        let archives = partial.with_extension("archives");
-        fs::create_dir_all(&archives)?;
-        read(apt.get().current_dir(&archives).arg("download").args(DEVELOPMENT)).map_err(|error| {
-            anyhow!("{} of {suite} cannot be had: {}", DEVELOPMENT.join(", "), reason(&error))
+        // Nothing is installed there, so that apt takes everything that is needed.
+        let none = apt.folder.join("status");
+        fs::write(&none, "")?;
+        let mut install = apt.get();
+        install.arg("-o").arg(format!("Dir::State::status={}", none.display()));
+        install.args(["--yes", "--download-only", "--no-install-recommends", "install"]).args(PROGRAMS);
+        read(&mut install).map_err(|error| {
+            anyhow!("{} of {suite} cannot be had: {}", PROGRAMS.join(", "), reason(&error))
         })?;
-        for archive in fs::read_dir(&archives)? {
-            run(Command::new("dpkg-deb").arg("--extract").arg(archive?.path()).arg(partial))?;
-        }
+        let archives = apt.folder.join("cache/archives");
+        unpack(&archives, partial)?;
         fs::remove_dir_all(&archives)?;
         Ok(())
     })?;
     Ok(tree)
+}
+
+/// rdma-core's own Python tests, as `suite` has them among the documentation of pyverbs.
+pub fn python_tests(suite: &str) -> Result<PathBuf> {
+    const FOLDER: &str = "usr/share/doc/rdma-core/tests";
+    let tree = target().join("rdma-core-tests").join(suite);
+    fetched(&tree, |partial| {
+        // A machine's own packages may have been unpacked without their documentation.
+        download(&Apt::of_suite(suite)?, suite, &["python3-pyverbs"], partial)?;
+        let compressed = fs::read_dir(partial.join(FOLDER))
+            .with_context(|| format!("pyverbs of {suite} has no tests in its documentation"))?
+            .map(|entry| Ok(entry?.path()))
+            .filter(|path: &Result<PathBuf>| {
+                path.as_ref().map_or(true, |path| path.extension().is_some_and(|end| end == "gz"))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        run(Command::new("gzip").arg("--decompress").args(compressed))
+    })?;
+    Ok(tree.join(FOLDER))
+}
+
+/// Fetches packages of `suite` and unpacks them into `tree`.
+fn download(apt: &Apt, suite: &str, packages: &[&str], tree: &Path) -> Result<()> {
+    let archives = tree.with_extension("archives");
+    let _ = fs::remove_dir_all(&archives);
+    fs::create_dir_all(&archives)?;
+    read(apt.get().current_dir(&archives).arg("download").args(packages))
+        .map_err(|error| anyhow!("{} of {suite} cannot be had: {}", packages.join(", "), reason(&error)))?;
+    unpack(&archives, tree)?;
+    fs::remove_dir_all(&archives)?;
+    Ok(())
+}
+
+/// Unpacks every package in `archives` into `tree`.
+fn unpack(archives: &Path, tree: &Path) -> Result<()> {
+    for archive in fs::read_dir(archives)? {
+        let archive = archive?.path();
+        if archive.extension().is_some_and(|extension| extension == "deb") {
+            run(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(tree))?;
+        }
+    }
+    Ok(())
 }
 
 /// Fills `tree` by `fill` unless it is there already; an interrupted run leaves no half tree.

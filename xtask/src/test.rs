@@ -6,6 +6,7 @@ mod matrix;
 mod misuse;
 mod object;
 mod programs;
+mod pyverbs;
 mod session;
 mod speed;
 mod verbs;
@@ -38,6 +39,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     object::check(&mut session);
     programs::check(&mut session);
     verbs::check(&mut session);
+    pyverbs::check(&mut session);
     misuse::check(&mut session);
     instructions::check(&mut session);
     speed::check(&mut session);

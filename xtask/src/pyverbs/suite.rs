@@ -1,0 +1,198 @@
+//! A suite of tests, and how it is run: the interpreter, the libraries and the plugin that belong to it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Run;
+use crate::plugin;
+use crate::process::{self, Finished};
+use crate::sim::Simulator;
+use crate::suites;
+use crate::workspace::{read, root};
+
+/// Longest time that the whole suite may take on one device.
+const LIMIT: Duration = Duration::from_secs(400);
+
+/// Runs a program of another release: its `/usr` takes the place of this machine's, for that
+/// program and what it starts.
+const IN_ROOT: &str = "mount --bind \"$0/usr\" /usr && exec \"$@\"";
+
+/// A release of rdma-core with its tests.
+pub struct Suite {
+    /// `tests/` of its source.
+    folder: PathBuf,
+    /// What it runs on, if that is not this machine.
+    root: Option<PathBuf>,
+    /// The plugin for its libibverbs.
+    plugin: PathBuf,
+}
+
+/// What came of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It passed.
+    Passed,
+    /// It was left out, for this reason.
+    Skipped(String),
+    /// It failed, ended the interpreter or did not end, in this manner.
+    Failed(String),
+}
+
+impl Suite {
+    /// That of 44, which is this machine's rdma-core, or that of 65, with the interpreter and the
+    /// libraries of the distribution that has it.
+    pub fn of_release(release: u32, simulator: &Simulator) -> Result<Suite> {
+        match release {
+            44 => Suite::of_machine(simulator),
+            65 => Suite::newest(),
+            _ => bail!("there is no suite {release} here"),
+        }
+    }
+
+    fn of_machine(simulator: &Simulator) -> Result<Suite> {
+        let version = read(Command::new("pkg-config").args(["--modversion", "libibverbs"]))?;
+        ensure!(version.contains(".44."), "suite 44 is Debian 12's; here is libibverbs {}", version.trim());
+        let folder = suites::python_tests("bookworm")?;
+        Ok(Suite { folder, root: None, plugin: simulator.plugin().library.clone() })
+    }
+
+    fn newest() -> Result<Suite> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("suite 65 needs root, to mount the file system that its programs see");
+        }
+        let plugin = plugin::build(Some(&suites::development_root("forky")?))?;
+        let folder = suites::python_tests("forky")?;
+        let root = suites::program_root("forky")?;
+        Ok(Suite { folder, root: Some(root), plugin: plugin.library })
+    }
+
+    /// Runs the tests whose names contain `word`. Their output goes to `logs`.
+    pub fn run(
+        &self,
+        simulator: &Simulator,
+        run: &Run,
+        word: &str,
+        logs: &Path,
+    ) -> Result<BTreeMap<String, Outcome>> {
+        let results = logs.join("results");
+        fs::create_dir_all(logs)?;
+        fs::write(&results, "")?;
+        let mut notes = Notes::default();
+        // A test that ends the interpreter must not hide those behind it.
+        for attempt in 1.. {
+            let mut command = self.command(simulator, run);
+            command.arg(&self.folder).arg(&results);
+            command.args(["--containing", word]);
+            command.args(notes.last.iter().flat_map(|test| ["--after", test]));
+            let finished = process::run(&mut command, &logs.join(format!("output-{attempt}")), LIMIT)?;
+            let before = notes.last.take();
+            notes = Notes::read(&results)?;
+            if notes.has_ended {
+                break;
+            }
+            if notes.last == before || notes.last.is_none() {
+                bail!("the tests do not start: {}", finished.explain());
+            }
+            notes.end_abruptly(&finished);
+        }
+        Ok(notes.outcomes)
+    }
+
+    /// The interpreter with the runner, up to the runner's arguments.
+    fn command(&self, simulator: &Simulator, run: &Run) -> Command {
+        let mut command = simulator.run_with(run.provider, &self.plugin);
+        command.args(["--gen", &run.generation.to_string()]);
+        command.args(run.kernel.iter().flat_map(|kernel| ["--kernel", kernel])).arg("--");
+        if let Some(root) = &self.root {
+            command.args(["unshare", "--mount", "sh", "-c", IN_ROOT]).arg(root);
+        }
+        let programs = root().join("tests/programs");
+        let mut path = programs.join("tools").into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        command.env("PATH", path).args(["/usr/bin/python3", "-B"]).arg(programs.join("suite.py"));
+        command
+    }
+}
+
+/// What the runner has noted.
+#[derive(Default)]
+struct Notes {
+    outcomes: BTreeMap<String, Outcome>,
+    /// The test that was begun last.
+    last: Option<String>,
+    /// Whether all tests were run.
+    has_ended: bool,
+}
+
+impl Notes {
+    fn read(results: &Path) -> Result<Notes> {
+        let text = fs::read_to_string(results)?;
+        Notes::parse(&text).with_context(|| format!("{} is not what the runner writes", results.display()))
+    }
+
+    fn parse(text: &str) -> Result<Notes> {
+        let mut notes = Notes::default();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split('\t').collect();
+            let (test, outcome) = match words[..] {
+                ["end"] => {
+                    notes.has_ended = true;
+                    continue;
+                }
+                ["run", test] => {
+                    notes.last = Some(test.to_owned());
+                    continue;
+                }
+                ["pass", test] => (test, Outcome::Passed),
+                ["skip", test, reason] => (test, Outcome::Skipped(reason.to_owned())),
+                ["fail", test, reason] => (test, Outcome::Failed(reason.to_owned())),
+                _ => bail!("{line}"),
+            };
+            // Of several failures, the first counts.
+            let known = notes.outcomes.entry(test.to_owned()).or_insert_with(|| outcome.clone());
+            if !matches!(known, Outcome::Failed(_)) {
+                *known = outcome;
+            }
+        }
+        Ok(notes)
+    }
+
+    /// The interpreter has ended in or right behind the test that was begun last.
+    fn end_abruptly(&mut self, finished: &Finished) {
+        let end = match finished.status {
+            Some(status) => format!("the interpreter ended: {status}"),
+            None => "the interpreter did not end".to_owned(),
+        };
+        if let Some(test) = &self.last {
+            self.outcomes.insert(test.clone(), Outcome::Failed(end));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_read_from_the_runners_lines() {
+        let text = "run\ta\npass\ta\nrun\tb\nskip\tb\tnot here\nrun\tc\nfail\tc\tfirst\nfail\tc\tsecond\n\
+                    run\td\npass\td\n";
+        let notes = Notes::parse(text).unwrap();
+        let expected = [
+            ("a", Outcome::Passed),
+            ("b", Outcome::Skipped("not here".to_owned())),
+            ("c", Outcome::Failed("first".to_owned())),
+            ("d", Outcome::Passed),
+        ];
+        assert!(notes.outcomes.into_iter().eq(expected.map(|(test, outcome)| (test.to_owned(), outcome))));
+        assert_eq!((notes.last.as_deref(), notes.has_ended), (Some("d"), false));
+        assert!(Notes::parse("end\n").unwrap().has_ended);
+        assert!(Notes::parse("passed\tx\n").is_err());
+    }
+}
