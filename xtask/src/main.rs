@@ -1,7 +1,9 @@
-//! The project's commands: `cargo xtask demo`, `build`, `test`, `pyverbs`, `bench`, `sim`.
+//! The project's commands: `cargo xtask demo`, `build`, `test`, `pyverbs`, `bench`, `differential`,
+//! `sim`.
 
 mod bench;
 mod demo;
+mod differential;
 mod fences;
 mod inspect;
 mod layout;
@@ -47,6 +49,8 @@ enum Task {
     Pyverbs(pyverbs::Options),
     /// Measure the verbs of the data path, beside the C provider
     Bench(bench::Options),
+    /// Run random programs on this provider and on the C provider, and compare what they do
+    Differential(differential::Options),
     /// Run a program on the software device
     Sim {
         #[command(flatten)]
@@ -74,6 +78,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Test(options) => test::run(options),
         Task::Pyverbs(options) => pyverbs::run(options),
         Task::Bench(options) => bench::run(options),
+        Task::Differential(options) => differential::run(options),
         Task::Sim { options, program } => {
             packages::install(packages::BUILD.iter().chain(packages::DEMO))?;
             let mut command = options.command(&Simulator::build()?);

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that is checked, and its summary.
 
 mod code;
+mod differential;
 mod instructions;
 mod matrix;
 mod misuse;
@@ -40,6 +41,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     programs::check(&mut session);
     verbs::check(&mut session);
     pyverbs::check(&mut session);
+    differential::check(&mut session);
     misuse::check(&mut session);
     instructions::check(&mut session);
     speed::check(&mut session);

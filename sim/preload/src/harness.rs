@@ -1,7 +1,8 @@
 //! For test programs: step the device and command it. Found with `dlsym`.
 //!
 //! ```c
-//! /* Lets the device work until nothing is left to do (step mode). Doorbells served, or -errno. */
+//! /* Lets the device work until nothing is left to do (step mode). Its time, which passes by steps
+//!    alone, goes on by 10 ms. Doorbells served, or -errno. */
 //! long irdma_sim_step(void);
 //! /* Runs a control command, as `irdma-sim ctl` does. Stores at most `reply_length` bytes of its
 //!    answer, or of the reason for a refusal, the last of them 0. Length of the answer, or -errno. */

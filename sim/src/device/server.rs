@@ -18,6 +18,9 @@ use super::polling::Eagerness;
 use super::waiting::{Source, Waiting, stop_signals};
 use crate::options::DeviceEnds;
 
+/// How much of the device's time a step takes.
+const STEP_TIME: Duration = Duration::from_millis(10);
+
 /// A program's connection.
 #[derive(Debug)]
 struct Connection {
@@ -318,9 +321,13 @@ impl Server {
         }
     }
 
-    /// Works until nothing moves any more; doorbells served.
+    /// Works until nothing moves any more; doorbells served. In step mode this is all that makes time
+    /// pass, so that the same steps have the same outcome on any machine.
     fn step(&mut self) -> u64 {
         let mut served = 0;
+        if self.mode == Mode::Step {
+            self.device.pass(STEP_TIME);
+        }
         loop {
             let rung = self.take_doorbells();
             served += rung;

@@ -34,6 +34,8 @@ push                            push pages, and what came of pushes
 push drop COUNT                 lose the next COUNT pushes
 port up|down                    tell programs that the port came up or went down
 remove                          take the card out: commands fail with EIO, programs get a fatal event
+restart                         begin anew with the first numbers, keys and time; no program may have
+                                the device open
 stop                            end the device process
 help                            this
 ";
@@ -65,6 +67,7 @@ impl Device {
                 self.port_event(event::PORT_ERR);
                 Ok(String::new())
             }
+            ["restart"] => self.restart().map(|()| String::new()),
             ["remove"] => {
                 self.remove();
                 self.settle();

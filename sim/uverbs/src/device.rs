@@ -213,6 +213,25 @@ impl Device {
         moved
     }
 
+    /// Lets time pass; from the first call on it passes no more by itself.
+    pub fn pass(&mut self, time: Duration) {
+        self.hardware.engine.platform().pass(time);
+    }
+
+    /// Begins anew, with the numbers, keys and time of a device just made.
+    ///
+    /// # Errors
+    /// A node is open.
+    pub(crate) fn restart(&mut self) -> std::result::Result<(), String> {
+        if !self.is_unused() {
+            return Err("a program has the device open".into());
+        }
+        let doorbells_wait = self.hardware.engine.platform().doorbells_wait;
+        self.hardware = Hardware::new(self.hardware.profile.clone());
+        self.hardware.engine.platform().doorbells_wait = doorbells_wait;
+        Ok(())
+    }
+
     /// Time until something is due; `None` if nothing is.
     pub fn next_due(&mut self) -> Option<Duration> {
         let deadline = self.hardware.engine.next_deadline()?;

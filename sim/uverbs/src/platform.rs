@@ -87,10 +87,19 @@ impl Memory {
     }
 }
 
+/// How the device's time passes.
+#[derive(Debug)]
+enum Clock {
+    /// With the machine's, since then.
+    Running(Instant),
+    /// When told to; so long has passed.
+    Stepped(Duration),
+}
+
 /// Collects what the engine reports until the kernel's part looks at it.
 #[derive(Debug)]
 pub struct Reports {
-    start: Instant,
+    clock: Clock,
     /// CQs that owe their program an event, one entry per event.
     pub completions: Vec<CqId>,
     /// Asynchronous events in order.
@@ -102,7 +111,21 @@ pub struct Reports {
 impl Reports {
     /// Nothing reported yet.
     pub fn new() -> Reports {
-        Reports { start: Instant::now(), completions: Vec::new(), events: Vec::new(), doorbells_wait: false }
+        Reports {
+            clock: Clock::Running(Instant::now()),
+            completions: Vec::new(),
+            events: Vec::new(),
+            doorbells_wait: false,
+        }
+    }
+
+    /// Lets `time` pass; from the first call on it passes no more by itself.
+    pub fn pass(&mut self, time: Duration) {
+        let passed = match self.clock {
+            Clock::Running(_) => Duration::ZERO,
+            Clock::Stepped(passed) => passed,
+        };
+        self.clock = Clock::Stepped(passed.saturating_add(time));
     }
 }
 
@@ -134,6 +157,9 @@ impl Platform for Reports {
     }
 
     fn now(&self) -> Duration {
-        self.start.elapsed()
+        match self.clock {
+            Clock::Running(start) => start.elapsed(),
+            Clock::Stepped(passed) => passed,
+        }
     }
 }

@@ -1,0 +1,206 @@
+//! Two traces of one program, line by line.
+
+use std::collections::BTreeMap;
+
+use crate::faults::{self, Effect, History};
+use crate::program::{Program, Step};
+
+/// A line of a trace in parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// Its first word.
+    pub kind: &'a str,
+    values: Vec<(&'a str, &'a str)>,
+    /// All of it.
+    pub line: &'a str,
+}
+
+impl<'a> Event<'a> {
+    fn parse(line: &'a str) -> Event<'a> {
+        let mut words = line.split(' ');
+        let kind = words.next().unwrap_or_default();
+        Event { kind, values: words.filter_map(|word| word.split_once('=')).collect(), line }
+    }
+
+    /// The value of that name, or nothing.
+    pub fn text(&self, name: &str) -> &'a str {
+        self.values.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The number of that name.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        let text = self.text(name);
+        match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok().map(|number| number as i64),
+            None => text.parse().ok(),
+        }
+    }
+
+    /// Whether it is an ioctl of that name.
+    pub fn is_ioctl(&self, name: &str) -> bool {
+        self.kind == "ioctl" && self.text("name") == name
+    }
+
+    /// Whether every value but those named is among the other's.
+    pub fn values_are_among(&self, other: &Event<'a>, but: &[&str]) -> bool {
+        self.values.iter().all(|value| but.contains(&value.0) || other.values.contains(value))
+    }
+
+    /// Names of the values in which two lines of the same kind differ; `None` if it is not just values.
+    pub fn differences(&self, other: &Event<'a>) -> Option<Vec<&'a str>> {
+        let alike = self.kind == other.kind
+            && self.values.len() == other.values.len()
+            && self.values.iter().zip(&other.values).all(|(one, two)| one.0 == two.0);
+        let differing = self.values.iter().zip(&other.values).filter(|(one, two)| one.1 != two.1);
+        alike.then(|| differing.map(|(one, _)| one.0).collect())
+    }
+}
+
+/// Where two traces part.
+#[derive(Debug)]
+pub struct Difference<'a> {
+    /// All steps.
+    pub program: &'a Program,
+    /// The step that is being run; the number of steps at the end, when all is destroyed.
+    pub step: usize,
+    /// Of the device.
+    pub generation: u8,
+    /// What this project's provider did, and what the C provider.
+    pub ours: Event<'a>,
+    /// The same.
+    pub c: Event<'a>,
+    /// What this project's provider did before in this step.
+    pub before: &'a [&'a str],
+    /// All that the C provider did, this line left out.
+    pub c_before: &'a [&'a str],
+}
+
+impl<'a> Difference<'a> {
+    /// The same with another line of the C provider.
+    pub fn with_c<'b>(&self, line: &'b str) -> Difference<'b>
+    where
+        'a: 'b,
+    {
+        let Difference { program, step, generation, before, c_before, .. } = *self;
+        Difference {
+            program,
+            step,
+            generation,
+            ours: self.ours.clone(),
+            c: Event::parse(line),
+            before,
+            c_before,
+        }
+    }
+
+    /// The step that is being run, if it is one of the program's.
+    pub fn step(&self) -> Option<&Step> {
+        self.program.get(self.step)
+    }
+
+    /// What kind of difference it is, so that a shorter program can be seen to show the same one.
+    pub fn signature(&self) -> String {
+        let names = self.ours.differences(&self.c).unwrap_or_default();
+        let detail = |event: &Event<'_>| format!("{} {}", event.kind, event.text("name"));
+        format!("{}|{}|{}", detail(&self.ours), detail(&self.c), names.join(","))
+    }
+}
+
+/// How a comparison ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Equal, but for faults of the C provider.
+    Equal,
+    /// From a fault of the C provider on the rest cannot be compared.
+    Cut,
+    /// Not equal.
+    Different {
+        /// What kind of difference.
+        signature: String,
+        /// For people.
+        report: String,
+    },
+}
+
+/// Compares, and counts the faults that were met.
+pub fn compare(
+    program: &Program,
+    generation: u8,
+    [ours, c]: [&str; 2],
+    met: &mut BTreeMap<&'static str, u64>,
+) -> Outcome {
+    if ours == c && !ours.contains("died") {
+        return Outcome::Equal;
+    }
+    let split = |text| str::lines(text).collect::<Vec<_>>();
+    let lines = [split(ours), split(c)];
+    let mut at = [0, 0];
+    let (mut step, mut step_began) = (0, 0);
+    let mut history = History::default();
+    loop {
+        let event =
+            |side: usize| lines[side].get(at[side]).map(|line| Event::parse(line)).unwrap_or_default();
+        let (ours, c) = (event(0), event(1));
+        if ours.kind == "step" && ours.line == c.line {
+            step = ours.line["step ".len()..].parse().unwrap_or(program.len());
+            step_began = at[0];
+        }
+        if ours.line == c.line {
+            if ours.line.is_empty() {
+                // What is still in use at the end is left to the kernel.
+                let in_use =
+                    lines[0][step_began..].iter().any(|line| line.starts_with("destroy_cq result=16"));
+                return if in_use || history.is_settled() { Outcome::Equal } else { unsettled(&history) };
+            }
+            if ours.kind != "died" && ours.kind != "hung" {
+                at = [at[0] + 1, at[1] + 1];
+                continue;
+            }
+        }
+        let (before, c_before) =
+            (&lines[0][step_began.min(at[0])..at[0].min(lines[0].len())], &lines[1][..at[1]]);
+        let difference = Difference { program, step, generation, ours, c, before, c_before };
+        let Some((name, effect)) = faults::explain(&difference, &mut history) else {
+            return Outcome::Different {
+                signature: difference.signature(),
+                report: report(&difference, &lines, at),
+            };
+        };
+        *met.entry(name).or_default() += 1;
+        match effect {
+            Effect::Values => at = [at[0] + 1, at[1] + 1],
+            Effect::Extra => at[1] += 1,
+            Effect::Missing => at[0] += 1,
+            Effect::Ends => return Outcome::Cut,
+        }
+    }
+}
+
+/// Something that this project's provider was to do later has not come.
+fn unsettled(history: &History) -> Outcome {
+    let report = format!("not done until the end: {history:?}\n");
+    Outcome::Different { signature: "unsettled".to_owned(), report }
+}
+
+/// Lines before the difference that are shown.
+const BEFORE: usize = 8;
+/// Lines from it on.
+const BEHIND: usize = 6;
+
+fn report(difference: &Difference<'_>, lines: &[Vec<&str>; 2], at: [usize; 2]) -> String {
+    let mut text = match difference.step() {
+        Some(step) => format!("step {}: {step:?}\n", difference.step),
+        None => "the end, where all is destroyed\n".to_owned(),
+    };
+    if let Some(names) = difference.ours.differences(&difference.c) {
+        text += &format!("values that differ: {}\n", names.join(", "));
+    }
+    for (name, (lines, at)) in ["ours", "C"].iter().zip(lines.iter().zip(at)) {
+        text += &format!("  {name}:\n");
+        for (number, line) in lines.iter().enumerate().skip(at.saturating_sub(BEFORE)).take(BEFORE + BEHIND) {
+            let mark = if number == at { '>' } else { ' ' };
+            text += &format!("  {mark} {line}\n");
+        }
+    }
+    text
+}

@@ -1,0 +1,172 @@
+//! Faults in completions and events.
+
+use super::{Effect, Fault, History, explain, is_of_cq, only};
+use crate::compare::{Difference, Event};
+use crate::program::Step;
+
+/// What polling says when nothing is there.
+const ENOENT: i64 = libc::ENOENT as i64;
+
+/// Whether a completion is of a send queue.
+fn is_send(completion: &Event<'_>) -> bool {
+    completion.number("opcode").is_some_and(|opcode| opcode & 128 == 0)
+}
+
+/// Whether the C provider may give back that registration now: a ring of a CQ that there was before a resize.
+fn is_old_ring(difference: &Difference<'_>, handle: i64) -> bool {
+    let at_due_time = matches!(
+        difference.step(),
+        Some(Step::Poll { .. } | Step::PollEx { .. } | Step::ResizeCq { .. } | Step::DestroyCq { .. }) | None
+    );
+    at_due_time && is_of_cq(difference, handle)
+}
+
+/// What explains a difference where the C provider's line were this one, if anything is left to explain.
+fn differs_only_by(difference: &Difference<'_>, history: &mut History, fixed: &str) -> Option<Effect> {
+    let rest = difference.with_c(fixed);
+    if rest.ours.line == rest.c.line {
+        return Some(Effect::Values);
+    }
+    explain(&rest, history).map(|(_, effect)| effect)
+}
+
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "fields of a completion that it does not set keep what was in the program's memory",
+        matches: |difference, _| {
+            let c = &difference.c;
+            let untouched = |name: &str, poison: i64| {
+                difference.ours.text(name) == c.text(name)
+                    || c.number(name) == Some(poison) && difference.ours.number(name) == Some(0)
+            };
+            let flags = c.number("flags")?;
+            let unset = c.kind == "wc"
+                && only(
+                    difference,
+                    &["vendor_err", "imm", "src_qp", "pkey_index", "slid", "sl", "path_bits", "flags"],
+                )
+                && (flags & 6 != 0 || untouched("imm", 0xa5a5_a5a5))
+                && (c.number("status") != Some(0) || untouched("vendor_err", 0xa5a5_a5a5))
+                && untouched("pkey_index", 0xa5a5)
+                && untouched("slid", 0xa5a5)
+                && untouched("sl", 0xa5)
+                && untouched("path_bits", 0xa5)
+                // A datagram that was sent is said to have come with a GRH, from nowhere.
+                && (difference.ours.text("flags") == c.text("flags")
+                    && difference.ours.text("src_qp") == c.text("src_qp")
+                    || difference.ours.number("flags") == Some(flags & !1) && is_send(c));
+            unset.then_some(Effect::Values)
+        },
+    },
+    Fault {
+        name: "a datagram that was sent is said to have come with a GRH",
+        matches: |difference, _| {
+            let c = &difference.c;
+            let said = c.kind == "current"
+                && only(difference, &["flags", "src_qp"])
+                && difference.ours.number("flags") == Some(c.number("flags")? & !1)
+                && is_send(c);
+            said.then_some(Effect::Values)
+        },
+    },
+    Fault {
+        name: "exhausted RNR retries are reported as fatal error",
+        matches: |difference, history| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let taken = ours.number("status") == Some(13)
+                && c.number("status") == Some(19)
+                && ours.number("vendor_err") == Some(0x1_000b);
+            if !taken {
+                return None;
+            }
+            differs_only_by(difference, history, &c.line.replace(" status=19 ", " status=13 "))
+        },
+    },
+    Fault {
+        name: "polling gives back the memory of finished rings, by system calls",
+        matches: |difference, history| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let handle = c.number("0");
+            if c.is_ioctl("dereg_mr") && handle.is_some_and(|handle| is_old_ring(difference, handle)) {
+                history.early.extend(handle);
+                return Some(Effect::Extra);
+            }
+            let late = ours.is_ioctl("dereg_mr") && history.early.remove(&ours.number("0")?);
+            late.then_some(Effect::Missing)
+        },
+    },
+    Fault {
+        name: "the completion of a flush that finds its queue empty ends a poll: what is behind it comes only when \
+               asked again",
+        matches: |difference, history| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let (kind, result) = (ours.kind, ours.number("result"));
+            match (kind, c.kind) {
+                ("poll_cq", "poll_cq") if c.number("result")? < result? && c.number("result")? >= 0 => {
+                    *history.owed(difference.step) += result? - c.number("result")?;
+                    Some(Effect::Values)
+                }
+                ("wc", "poll_cq") if *history.owed(difference.step) > 0 => {
+                    *history.owed(difference.step) -= c.number("result")?;
+                    Some(Effect::Extra)
+                }
+                ("next_poll", "next_poll") if (result, c.number("result")) == (Some(0), Some(ENOENT)) => {
+                    Some(Effect::Values)
+                }
+                ("start_poll" | "current", "start_poll") if ours.kind == "current" || result == Some(0) => {
+                    Some(Effect::Extra)
+                }
+                _ => None,
+            }
+        },
+    },
+    Fault {
+        name: "a request for an event is not passed on while another is out",
+        matches: |difference, _| {
+            let ours = &difference.ours;
+            let kept = matches!(difference.step(), Some(Step::Arm { solicited: true, .. }))
+                && ours.kind == "shadow"
+                && ours.number("word") == Some(4)
+                && !matches!(difference.c.kind, "shadow" | "doorbell");
+            kept.then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "receives with immediate are all said to be of a send (plain interface), or all of a write (extended)",
+        matches: |difference, history| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let (wrong, right) = match (c.kind, ours.number("opcode")?, c.number("opcode")?) {
+                ("wc", 129, 128) => (" opcode=128 ", " opcode=129 "),
+                ("current", 128, 129) => (" opcode=129 ", " opcode=128 "),
+                _ => return None,
+            };
+            let immediate = ours.number("flags")? & 2 != 0;
+            if immediate { differs_only_by(difference, history, &c.line.replace(wrong, right)) } else { None }
+        },
+    },
+    Fault {
+        name: "the key that was invalidated is not told by the extended interface",
+        matches: |difference, _| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let lost = c.kind == "current"
+                && only(difference, &["imm"])
+                && ours.number("flags")? & 8 != 0
+                && c.number("imm") == Some(0);
+            lost.then_some(Effect::Values)
+        },
+    },
+    Fault {
+        name: "a ring from before a resize is not finished by the completion of a flush that finds its queue empty",
+        matches: |difference, _| {
+            let ours = &difference.ours;
+            let progress = format!("shadow cq={} word=0 ", ours.text("cq"));
+            let unfinished = matches!(difference.step(), Some(Step::Poll { .. } | Step::PollEx { .. }))
+                && ours.kind == "shadow"
+                && ours.number("word") == Some(4)
+                && difference.before.iter().any(|line| line.starts_with(&progress))
+                && difference.c.kind == "step";
+            unfinished.then_some(Effect::Ends)
+        },
+    },
+];

@@ -1,0 +1,88 @@
+//! Differences that are known: faults of rdma-core 44's C provider, each with what it looks like.
+//!
+//! An entry matches as narrowly as it can be told from the two lines that differ.
+
+mod completions;
+mod creation;
+mod work;
+
+use std::collections::BTreeSet;
+
+use crate::compare::Difference;
+
+/// What a fault does to the rest of a trace.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
+    /// The lines differ in values; what follows is comparable.
+    Values,
+    /// The C provider has a line more.
+    Extra,
+    /// It has a line less.
+    Missing,
+    /// Nothing that follows is comparable.
+    Ends,
+}
+
+/// What a verb that a provider does not have says.
+const NOT_SUPPORTED: i64 = libc::EOPNOTSUPP as i64;
+/// `EINVAL`.
+const INVALID: i64 = libc::EINVAL as i64;
+
+/// A known fault.
+pub struct Fault {
+    /// What is wrong.
+    pub name: &'static str,
+    /// Whether this is it.
+    matches: fn(&Difference<'_>, &mut History) -> Option<Effect>,
+}
+
+/// What is to be known of the lines before.
+#[derive(Debug, Default)]
+pub struct History {
+    /// Registrations that the C provider has given back and this project's has not yet.
+    early: BTreeSet<i64>,
+    /// A step, and the completions that the C provider has left for a later poll of it.
+    owed: (usize, i64),
+}
+
+impl History {
+    /// Whether everything has come that was to come later.
+    pub fn is_settled(&self) -> bool {
+        self.early.is_empty()
+    }
+
+    /// Completions that the C provider owes in that step.
+    fn owed(&mut self, step: usize) -> &mut i64 {
+        if self.owed.0 != step {
+            self.owed = (step, 0);
+        }
+        &mut self.owed.1
+    }
+}
+
+/// Whether the lines differ in nothing but those values, and in one of them.
+fn only(difference: &Difference<'_>, names: &[&str]) -> bool {
+    difference
+        .ours
+        .differences(&difference.c)
+        .is_some_and(|found| !found.is_empty() && found.iter().all(|name| names.contains(name)))
+}
+
+/// Whether that registration is of memory of a completion queue.
+fn is_of_cq(difference: &Difference<'_>, handle: i64) -> bool {
+    let made = format!(" out.handle={handle} ");
+    let registered = |line: &&str| line.contains(&made) && line.contains(" driver.reg_type=0x2 ");
+    difference.c_before.iter().any(registered)
+}
+
+/// All of them.
+const FAULTS: [&[Fault]; 3] = [creation::FAULTS, work::FAULTS, completions::FAULTS];
+
+/// The fault that explains a difference.
+pub fn explain(difference: &Difference<'_>, history: &mut History) -> Option<(&'static str, Effect)> {
+    FAULTS
+        .iter()
+        .copied()
+        .flatten()
+        .find_map(|fault| Some((fault.name, (fault.matches)(difference, history)?)))
+}

@@ -1,0 +1,141 @@
+//! Faults in posting.
+
+use rdma_core_sys::bindings::{IBV_QPT_UD, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM};
+
+use super::{Effect, Fault, INVALID, only};
+use crate::compare::Difference;
+use crate::execute::arena;
+use crate::program::{Slot, Step};
+
+/// Whether a queue pair was created for datagrams.
+fn is_datagram(difference: &Difference<'_>, slot: Slot) -> bool {
+    let before = &difference.program[..difference.step.min(difference.program.len())];
+    let mut kinds = before.iter().rev().filter_map(|step| match step {
+        Step::CreateQp { qp, kind, .. } if *qp == slot => Some(*kind),
+        _ => None,
+    });
+    kinds.next() == Some(IBV_QPT_UD)
+}
+
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "a receive without elements has the first element of another",
+        matches: |difference, _| {
+            let ours = &difference.ours;
+            let empty = ours.kind == "rq"
+                && matches!(difference.step(), Some(Step::PostRecv { .. }))
+                && ours.number("q0") == Some(0)
+                && ours.number("q1").is_some_and(|word| word & i64::MAX == 0)
+                && ours.number("q3").is_some_and(|word| word & i64::MAX == 0)
+                && only(difference, &["q0", "q1"]);
+            empty.then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "a doorbell is rung though nothing was posted",
+        matches: |difference, _| {
+            let c = &difference.c;
+            let nothing = c.kind == "doorbell"
+                && c.text("of") == "sq"
+                && matches!(difference.step(), Some(Step::PostSend { .. } | Step::BindMw { .. }))
+                && difference.ours.kind != "doorbell"
+                && !difference.before.iter().any(|line| line.starts_with("wqe ") || line.starts_with("sq "));
+            nothing.then_some(Effect::Extra)
+        },
+    },
+    Fault {
+        name: "what is posted to a queue pair that the hardware has put into error is not flushed",
+        matches: |difference, _| {
+            let ours = &difference.ours;
+            let flushed = ours.is_ioctl("ex_modify_qp")
+                && ours.number("attr_mask") == Some(1)
+                && ours.number("driver.sq_flush")? + ours.number("driver.rq_flush")? == 1
+                && matches!(
+                    difference.step(),
+                    Some(Step::PostSend { .. } | Step::PostRecv { .. } | Step::BindMw { .. })
+                )
+                && difference.c.kind != "ioctl";
+            flushed.then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "an element of 2 GiB or more is taken, its length runs into the valid bit",
+        matches: |difference, _| {
+            let refused = difference.ours.number("result") == Some(INVALID)
+                && difference.ours.kind.starts_with("post_");
+            let index = usize::try_from(difference.ours.number("bad_wr")?).ok()?;
+            let elements = match difference.step()? {
+                Step::PostSend { list, .. } => &list.get(index)?.elements,
+                Step::PostRecv { list, .. } => &list.get(index)?.elements,
+                _ => return None,
+            };
+            let long = elements.iter().any(|element| element.length >= 1 << 31);
+            (refused && long).then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "a queue pair for datagrams takes requests that it cannot carry out",
+        matches: |difference, _| {
+            let Some(Step::PostSend { qp, list }) = difference.step() else { return None };
+            let refused =
+                difference.ours.kind == "post_send" && difference.ours.number("result") == Some(INVALID);
+            let opcode = list.get(usize::try_from(difference.ours.number("bad_wr")?).ok()?)?.opcode;
+            let wrong = is_datagram(difference, *qp) && !matches!(opcode, IBV_WR_SEND | IBV_WR_SEND_WITH_IMM);
+            (refused && wrong).then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "the command that has a queue flushed gives the driver no room for an answer",
+        matches: |difference, _| {
+            let same = difference.ours.is_ioctl("ex_modify_qp")
+                && difference.c.is_ioctl("ex_modify_qp")
+                && difference.c.number("driver.sq_flush")? + difference.c.number("driver.rq_flush")? == 1
+                && difference.c.values_are_among(&difference.ours, &[])
+                && difference.ours.values_are_among(&difference.c, &["out.more"]);
+            same.then_some(Effect::Values)
+        },
+    },
+    Fault {
+        name: "a list of receives to a queue pair in error is flushed once for each",
+        matches: |difference, _| {
+            let c = &difference.c;
+            let again = matches!(difference.step(), Some(Step::PostRecv { list, .. }) if list.len() > 1)
+                && c.is_ioctl("ex_modify_qp")
+                && c.number("driver.rq_flush") == Some(1)
+                && difference.c_before.last().is_some_and(|line| line.contains(" driver.rq_flush=0x1 "))
+                && difference.ours.kind == "post_recv";
+            again.then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "a flush is asked for though nothing was posted",
+        matches: |difference, _| {
+            let ours = &difference.ours;
+            let nothing = match difference.step()? {
+                Step::PostSend { list, .. } => {
+                    ours.kind == "post_send" && (list.is_empty() || ours.number("bad_wr") == Some(0))
+                }
+                Step::BindMw { .. } => ours.kind == "bind_mw" && ours.number("result")? > 0,
+                _ => return None,
+            };
+            let asked =
+                difference.c.is_ioctl("ex_modify_qp") && difference.c.number("driver.sq_flush") == Some(1);
+            (nothing && asked).then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "a write or read without elements sends what its list happens to point to",
+        matches: |difference, _| {
+            let c = &difference.c;
+            let stale = arena::stale();
+            let taken = matches!(difference.step(), Some(Step::PostSend { list, .. })
+                    if list.iter().any(|send| send.stale && send.elements.is_empty()))
+                && difference.ours.kind == "wqe"
+                && c.number("q0") == Some(stale.addr as i64)
+                && difference.ours.number("q0") == Some(0)
+                && only(difference, &["q0", "q1"]);
+            taken.then_some(Effect::Ends)
+        },
+    },
+];
