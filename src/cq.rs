@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use irdma_hw::format::{COMPLETION_DOORBELL, SHADOW_BYTES};
 use irdma_hw::limits::{CompletionQueueSize, DeviceLimits, Features};
-use irdma_hw::queue::{self, Completion, CompletionQueueParts};
+use irdma_hw::queue::{self, CompletionQueueParts};
 use irdma_hw::ring::{CompletionRing, Doorbell, ShadowArea};
 use rdma_core_sys::bindings::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
@@ -24,13 +24,15 @@ use crate::boundary;
 use crate::capabilities::Capabilities;
 use crate::command;
 use crate::context::{Context, QueuePairs};
-use crate::cq_ex;
+use crate::cq_ex::{self, Current};
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::lock::Lock;
 use crate::log;
 use crate::memory::QueueMemory;
 use crate::poll_cq;
+use crate::qp::QueuePair;
+use crate::table::Finder;
 
 /// A completion queue. Libibverbs knows its first field only.
 #[repr(C)]
@@ -41,11 +43,13 @@ pub struct CompletionQueue {
     /// Under `lock`.
     queue: UnsafeCell<queue::CompletionQueue>,
     /// What the extended interface reads. Under `lock`.
-    current: UnsafeCell<Completion>,
+    current: UnsafeCell<Current>,
     /// A queue pair that completes here may have work that the device does not complete (GEN3).
     has_abandoned: AtomicBool,
     /// Of the context, which outlives the queue.
     queue_pairs: NonNull<QueuePairs>,
+    /// Of those.
+    finder: Finder<QueuePair, CompletionQueue>,
     // Before the memory that it works on.
     kernel: KernelCompletionQueue,
     rings: Mutex<Rings>,
@@ -111,7 +115,7 @@ impl CompletionQueue {
 
     /// Where the completion is that the extended interface reads. Under the lock.
     #[inline(always)]
-    pub fn current(&self) -> *mut Completion {
+    pub fn current(&self) -> *mut Current {
         self.current.get()
     }
 
@@ -120,6 +124,12 @@ impl CompletionQueue {
     pub fn queue_pairs(&self) -> &QueuePairs {
         // SAFETY: a field of the context, which outlives the queue.
         unsafe { self.queue_pairs.as_ref() }
+    }
+
+    /// Finds them. Under the lock.
+    #[inline(always)]
+    pub fn finder(&self) -> &Finder<QueuePair, CompletionQueue> {
+        &self.finder
     }
 
     /// Notes that a queue pair may have work here that the device does not complete.
@@ -316,9 +326,10 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
         (*(&raw mut (*at).verbs).cast::<ibv_cq>()).cqe = entries as c_int;
         (&raw mut (*at).lock).write(Lock::unless(single_threaded));
         (&raw mut (*at).queue).write(UnsafeCell::new(queue::CompletionQueue::new(parts)));
-        (&raw mut (*at).current).write(UnsafeCell::new(cq_ex::NONE));
+        (&raw mut (*at).current).write(UnsafeCell::new(Current::NONE));
         (&raw mut (*at).has_abandoned).write(AtomicBool::new(false));
         (&raw mut (*at).queue_pairs).write(NonNull::from(owner.queue_pairs()));
+        (&raw mut (*at).finder).write(owner.queue_pairs().finder());
         (&raw mut (*at).kernel).write(kernel);
         (&raw mut (*at).rings).write(Mutex::new(Rings { size, current: ring, old: VecDeque::new() }));
         (&raw mut (*at).domain).write(domain.map(NonNull::from));

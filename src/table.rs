@@ -24,26 +24,27 @@ use crate::memory::Anonymous;
 const INDEX_BITS: u32 = 20;
 /// Bits of a slot's generation.
 const GENERATION_BITS: u32 = 22;
-/// Low bits that are zero, as they are in the address of a cache line.
-const ALIGNMENT_BITS: u32 = 6;
+/// Log2 of the bytes of a slot: above those bits is the index, so that a masked completion
+/// context is the place of its slot.
+const SLOT_BITS: u32 = 5;
 
 /// Most slots of a table.
 const MOST_SLOTS: u32 = 1 << INDEX_BITS;
 
 /// The number of one use of a slot.
 fn completion_context(index: u32, generation: u32) -> u64 {
-    ((u64::from(generation) << INDEX_BITS) | u64::from(index)) << ALIGNMENT_BITS
+    ((u64::from(generation) << INDEX_BITS) | u64::from(index)) << SLOT_BITS
 }
 
 /// The slot that a completion context is about, in any table.
 #[inline]
 fn index_of(completion_context: u64) -> usize {
-    (completion_context >> ALIGNMENT_BITS) as usize & (MOST_SLOTS as usize - 1)
+    (completion_context >> SLOT_BITS) as usize & (MOST_SLOTS as usize - 1)
 }
 
 /// The generation that a completion context was given out in; 0 if none was.
 fn generation_of(completion_context: u64) -> u32 {
-    (completion_context >> (ALIGNMENT_BITS + INDEX_BITS)) as u32 & ((1 << GENERATION_BITS) - 1)
+    (completion_context >> (SLOT_BITS + INDEX_BITS)) as u32 & ((1 << GENERATION_BITS) - 1)
 }
 
 /// One slot. All zero: never used.
@@ -59,7 +60,7 @@ struct Entry<Q, C> {
     recv_cq: AtomicPtr<C>,
 }
 
-const _: () = assert!(size_of::<Entry<(), ()>>() == 32);
+const _: () = assert!(size_of::<Entry<(), ()>>() == 1 << SLOT_BITS);
 
 /// Which slots are free.
 struct Free {
@@ -95,7 +96,9 @@ impl<Q, C> Table<Q, C> {
             0 => MOST_SLOTS,
             _ => max_qps.min(MOST_SLOTS),
         };
-        let entries = Anonymous::reserve(slots as usize * size_of::<Entry<Q, C>>())?;
+        // For every index, so that none needs to be compared with the number of slots. It takes
+        // address space only.
+        let entries = Anonymous::reserve(MOST_SLOTS as usize * size_of::<Entry<Q, C>>())?;
         let free = Mutex::new(Free { returned: Vec::new(), untouched: 0 });
         let unpublished = AtomicUsize::new(0);
         Ok(Table { entries, slots, free, unpublished, kinds: core::marker::PhantomData })
@@ -111,24 +114,10 @@ impl<Q, C> Table<Q, C> {
         Some(unsafe { self.entries.base().cast::<Entry<Q, C>>().add(index).as_ref() })
     }
 
-    /// The queue pair that a CQE polled from `cq` is about; `None` if its
-    /// completion context is not that of a live one that reports there.
-    ///
-    /// The caller holds the lock of `cq`, and may use the answer while it does.
-    #[inline]
-    pub fn find(&self, completion_context: u64, side: Side, cq: NonNull<C>) -> Option<NonNull<Q>> {
-        let entry = self.entry(index_of(completion_context))?;
-        let its_cq = match side {
-            Side::Send => &entry.send_cq,
-            Side::Receive => &entry.recv_cq,
-        };
-        // Relaxed: if the slot is of this CQ, the caller's lock orders all of its words;
-        // if it is not, it is refused whatever mixture of uses is read.
-        if its_cq.load(Relaxed) != cq.as_ptr() || entry.completion_context.load(Relaxed) != completion_context
-        {
-            return None;
-        }
-        NonNull::new(entry.qp.load(Relaxed))
+    /// What finds queue pairs in the table; the table outlives it.
+    pub fn finder(&self) -> Finder<Q, C> {
+        let mask = (MOST_SLOTS as usize - 1) << SLOT_BITS;
+        Finder { base: self.entries.base().cast(), mask }
     }
 
     /// Every published queue pair that reports to `cq`, and what of it.
@@ -199,6 +188,39 @@ impl<Q, C> Table<Q, C> {
     }
 }
 
+/// Looks up completion contexts in a [`Table`].
+pub struct Finder<Q, C> {
+    base: NonNull<Entry<Q, C>>,
+    /// What of a completion context is the place of its slot in bytes.
+    mask: usize,
+}
+
+impl<Q, C> Finder<Q, C> {
+    /// The queue pair that a CQE polled from `cq` is about; `None` if its
+    /// completion context is not that of a live one that reports there.
+    ///
+    /// # Safety
+    /// The table lives. The caller holds the lock of `cq`, and uses the answer while it does.
+    #[inline(always)]
+    pub unsafe fn find(&self, completion_context: u64, side: Side, cq: NonNull<C>) -> Option<NonNull<Q>> {
+        // SAFETY: the masked number is a multiple of the size of a slot, and the table has memory
+        // for every one there can be, zeroed from the start.
+        let entry = unsafe { self.base.byte_add(completion_context as usize & self.mask).as_ref() };
+        let its_cq = match side {
+            Side::Send => &entry.send_cq,
+            Side::Receive => &entry.recv_cq,
+        };
+        // Relaxed: if the slot is of this CQ, the caller's lock orders all of its words;
+        // if it is not, it is refused whatever mixture of uses is read.
+        if its_cq.load(Relaxed) != cq.as_ptr() || entry.completion_context.load(Relaxed) != completion_context
+        {
+            return None;
+        }
+        // SAFETY: a slot is published with a queue pair, and without its queues when withdrawn.
+        Some(unsafe { NonNull::new_unchecked(entry.qp.load(Relaxed)) })
+    }
+}
+
 /// A slot in use, to be [given back](Table::give_back).
 #[derive(Debug)]
 pub struct Slot {
@@ -215,6 +237,13 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<Q, C> Table<Q, C> {
+        fn find(&self, completion_context: u64, side: Side, cq: NonNull<C>) -> Option<NonNull<Q>> {
+            // SAFETY: the table lives, there is one thread, and nobody uses the answer.
+            unsafe { self.finder().find(completion_context, side, cq) }
+        }
+    }
 
     fn pointers<T>(values: &[T; 3]) -> [NonNull<T>; 3] {
         [0, 1, 2].map(|at| NonNull::from(&values[at]))

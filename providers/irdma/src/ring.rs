@@ -8,7 +8,8 @@ mod push_page;
 
 use core::ptr::NonNull;
 
-use crate::format::{Le64, QUANTUM_WORDS, SHADOW_BYTES, VALID};
+use crate::barrier;
+use crate::format::{Le64, QUANTUM_WORDS, SHADOW_BYTES, SHADOW_INDEX, VALID, VALID_WORD};
 use crate::limits::CompletionQueueSize;
 
 pub use push_page::{PushPage, PushSlot};
@@ -121,6 +122,9 @@ unsafe fn fill(first: NonNull<Quantum>, count: usize, byte: u8) {
     unsafe { first.cast::<u8>().write_bytes(byte, count * size_of::<Quantum>()) }
 }
 
+/// The valid bit in the upper half of its word.
+const VALID_HIGH: u32 = (VALID >> 32) as u32;
+
 /// Four words of a completion queue: an entry, or the extension of one.
 pub type Entry = [Le64; 4];
 
@@ -130,15 +134,18 @@ pub type Entry = [Le64; 4];
 /// bytes, and an extension is its second half.
 #[derive(Debug)]
 pub struct CompletionRing {
-    base: NonNull<Entry>,
+    /// The entry of slot `index`.
+    entry: NonNull<Entry>,
+    /// The valid bit, in its place, of an entry that has come on this lap: upper half of the word.
+    valid: u32,
+    /// The slot that is read next, below `slots`.
+    index: usize,
     /// Slots of the ring.
-    slots: u32,
-    /// Below `slots`.
-    index: u32,
-    /// The valid bit, in its place, of an entry that has come on this lap.
-    valid: u64,
-    /// Log2 of the entries of a slot: 0 or 1.
-    shift: u32,
+    slots: usize,
+    /// The entry of slot 0.
+    base: NonNull<Entry>,
+    /// Bytes of a slot: 32 or 64.
+    slot_bytes: usize,
 }
 
 // SAFETY: the ring is plain memory that outlives it (`CompletionRing::new`), and all
@@ -163,13 +170,19 @@ impl CompletionRing {
         assert!(matches!(size.slot_bytes, 32 | 64), "a slot is of 32 or 64 bytes");
         let base = base.cast::<Entry>();
         assert!(base.is_aligned(), "a ring is aligned");
-        let shift = u32::from(size.slot_bytes == 64);
-        Self { base, slots: size.slots, index: 0, valid: VALID, shift }
+        Self {
+            entry: base,
+            valid: VALID_HIGH,
+            index: 0,
+            slots: size.slots as usize,
+            base,
+            slot_bytes: size.slot_bytes,
+        }
     }
 
     /// Slots of the ring.
     pub fn slots(&self) -> u32 {
-        self.slots
+        self.slots as u32
     }
 
     /// The same ring, to be read on from here without moving this one.
@@ -177,61 +190,172 @@ impl CompletionRing {
         Self { ..*self }
     }
 
-    /// Index of the slot that is read next.
+    /// Goes through the ring from here on; [`keep`](Cursor::keep) moves the ring there.
     #[inline(always)]
-    pub fn index(&self) -> u32 {
-        self.index
+    pub(crate) fn cursor<'ring>(&'ring mut self, shadow: &'ring ShadowArea) -> Cursor<'ring> {
+        let consumer = &shadow.words()[SHADOW_INDEX];
+        Cursor { entry: self.entry, valid: self.valid, index: self.index, ring: self, consumer }
     }
 
-    /// The valid bit, in its place, of an entry that has come in the slot read next.
+    /// The valid bit, in its place, of an entry that has come.
     #[inline(always)]
     pub fn valid(&self) -> u64 {
-        self.valid
+        u64::from(self.valid) << 32
     }
 
-    /// Whether a slot holds the extension of its entry.
+    /// Whether a slot has its extension in itself.
     #[inline(always)]
     pub fn is_wide(&self) -> bool {
-        self.shift != 0
+        self.slot_bytes == 64
     }
 
-    /// The entry of the slot that is read next.
+    /// The entry that is read next.
     #[inline(always)]
     pub fn entry(&self) -> &Entry {
-        // SAFETY: `index` is below `slots`.
-        unsafe { self.base.add((self.index as usize) << self.shift).as_ref() }
+        // SAFETY: of slot `index`, which is below `slots`.
+        unsafe { self.entry.as_ref() }
+    }
+
+    /// Whether the device has written that entry, or its first half.
+    #[inline(always)]
+    pub fn has_come(&self) -> bool {
+        (self.entry()[VALID_WORD].load_high() ^ self.valid) & VALID_HIGH == 0
     }
 
     /// Where the extension of that entry is, and its valid bit once it has come.
     #[inline(always)]
     pub fn extension(&self) -> (&Entry, u64) {
-        let (entry, valid) = if self.is_wide() {
-            ((self.index as usize) << 1 | 1, self.valid)
-        } else if self.index + 1 == self.slots {
-            (0, self.valid ^ VALID)
+        let (entry, valid) = if self.is_wide() || self.index + 1 != self.slots {
+            // SAFETY: the second half of a slot below `slots`, or a slot below `slots`.
+            (unsafe { self.entry.add(1) }, self.valid())
         } else {
-            (self.index as usize + 1, self.valid)
+            (self.base, self.valid() ^ VALID)
         };
-        // SAFETY: the second half of a slot below `slots`, or a slot below `slots`.
-        (unsafe { self.base.add(entry).as_ref() }, valid)
+        // SAFETY: as above, or the first slot.
+        (unsafe { entry.as_ref() }, valid)
     }
 
     /// Moves on, past an entry with or without an extension.
     #[inline(always)]
     pub fn advance(&mut self, extended: bool) {
-        self.step();
+        self.next();
         if extended && !self.is_wide() {
-            self.step();
+            self.next();
         }
     }
 
+    /// The same, and tells the device that it may write there again.
     #[inline(always)]
-    fn step(&mut self) {
+    pub fn pass(&mut self, extended: bool, shadow: &ShadowArea) {
+        self.advance(extended);
+        shadow.consumed_up_to(self.index);
+    }
+
+    /// Moves on by a slot.
+    #[inline(always)]
+    fn next(&mut self) {
         self.index += 1;
         if self.index == self.slots {
-            self.index = 0;
-            self.valid ^= VALID;
+            self.wrap();
+        } else {
+            // SAFETY: the entry of slot `index`, which is below `slots`.
+            self.entry = unsafe { self.entry.byte_add(self.slot_bytes) };
         }
+    }
+
+    /// Starts a new lap.
+    #[cold]
+    fn wrap(&mut self) {
+        self.index = 0;
+        self.valid ^= VALID_HIGH;
+        self.entry = self.base;
+    }
+}
+
+/// A place in a completion ring, and where the device is told of it.
+pub(crate) trait Place {
+    /// The entry that is read next.
+    fn entry(&self) -> &Entry;
+
+    /// The valid bit, in its place, of an entry that has come: upper half of the word.
+    fn valid(&self) -> u32;
+
+    /// Moves on by a slot, which the device may write to again.
+    fn pass(&mut self);
+}
+
+/// The place of the ring itself, for one step.
+#[derive(Debug)]
+pub(crate) struct Direct<'ring> {
+    pub(crate) ring: &'ring mut CompletionRing,
+    pub(crate) shadow: &'ring ShadowArea,
+}
+
+impl Place for Direct<'_> {
+    #[inline(always)]
+    fn entry(&self) -> &Entry {
+        self.ring.entry()
+    }
+
+    #[inline(always)]
+    fn valid(&self) -> u32 {
+        self.ring.valid
+    }
+
+    #[inline(always)]
+    fn pass(&mut self) {
+        self.ring.next();
+        self.shadow.consumed_up_to(self.ring.index);
+    }
+}
+
+/// A place that is kept in registers, for many steps.
+#[derive(Debug)]
+pub(crate) struct Cursor<'ring> {
+    ring: &'ring mut CompletionRing,
+    /// Where the device finds the consumer's index.
+    consumer: &'ring Le64,
+    /// These are as in the ring.
+    entry: NonNull<Entry>,
+    valid: u32,
+    index: usize,
+}
+
+impl Cursor<'_> {
+    /// Moves the ring to here.
+    #[inline(always)]
+    pub(crate) fn keep(self) {
+        self.ring.entry = self.entry;
+        self.ring.valid = self.valid;
+        self.ring.index = self.index;
+    }
+}
+
+impl Place for Cursor<'_> {
+    #[inline(always)]
+    fn entry(&self) -> &Entry {
+        // SAFETY: of slot `index`, which is below `slots`.
+        unsafe { self.entry.as_ref() }
+    }
+
+    #[inline(always)]
+    fn valid(&self) -> u32 {
+        self.valid
+    }
+
+    #[inline(always)]
+    fn pass(&mut self) {
+        self.index += 1;
+        if self.index == self.ring.slots {
+            self.index = 0;
+            self.valid ^= VALID_HIGH;
+            self.entry = self.ring.base;
+        } else {
+            // SAFETY: the entry of slot `index`, which is below `slots`.
+            self.entry = unsafe { self.entry.byte_add(self.ring.slot_bytes) };
+        }
+        barrier::before_consumer_index();
+        self.consumer.store(self.index as u64);
     }
 }
 
@@ -259,6 +383,14 @@ impl ShadowArea {
         let words = base.cast::<[Le64; SHADOW_BYTES / 8]>();
         assert!(words.is_aligned(), "a shadow area is aligned");
         Self { words }
+    }
+
+    /// Tells the device the consumer's index in a completion queue. What was read of the entries
+    /// before it was read before.
+    #[inline(always)]
+    fn consumed_up_to(&self, index: usize) {
+        barrier::before_consumer_index();
+        self.words()[SHADOW_INDEX].store(index as u64);
     }
 
     /// Its words; see [`format`](crate::format) for what they hold.

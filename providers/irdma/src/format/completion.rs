@@ -69,11 +69,10 @@ words! {
 }
 
 impl CqeStatus {
-    /// Of a send: whether it is not simply complete, but failed or tells of a dropped push.
+    /// OP with the two bits above it, for decoders that do not look at those.
     #[inline(always)]
-    pub const fn is_special(self) -> bool {
-        const SPECIAL: u64 = CqeStatus::from_bits(0).with_error(true).with_push_dropped(true).bits();
-        self.bits() & SPECIAL != 0
+    pub const fn opcode_and_more(self) -> u8 {
+        (self.bits() >> 56) as u8
     }
 }
 

@@ -1,11 +1,11 @@
 //! A 64-bit word of memory shared with the device.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A little-endian word that the device may read or write at any time.
 ///
-/// Every access is a single aligned 64-bit load or store that the compiler
-/// neither splits nor repeats. Nothing is ordered by them: that is what
+/// Every access is a single aligned load or store that the compiler neither splits
+/// nor repeats. Nothing is ordered by them: that is what
 /// [`barrier`](crate::barrier) is for.
 #[derive(Debug, Default)]
 #[repr(transparent)]
@@ -16,6 +16,15 @@ impl Le64 {
     #[inline(always)]
     pub fn load(&self) -> u64 {
         u64::from_le(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Its upper half as it stands now.
+    #[inline(always)]
+    pub fn load_high(&self) -> u32 {
+        // SAFETY: bytes 4 to 7 of a live word, which are aligned to 4. Only the device writes it at
+        // the same time, if at all.
+        let half = unsafe { AtomicU32::from_ptr(self.0.as_ptr().cast::<u32>().add(1)) };
+        u32::from_le(half.load(Ordering::Relaxed))
     }
 
     /// Replaces the word.

@@ -67,13 +67,13 @@ impl Opcode {
     /// of `field` are not looked at.
     #[inline(always)]
     pub const fn decode_completion(field: u8) -> Option<CompletionOpcode> {
-        SEND_COMPLETIONS[(field & 0x3F) as usize]
+        SEND_COMPLETIONS[field as usize]
     }
 }
 
-/// One entry for each value of the opcode field of a send queue's CQE.
-const SEND_COMPLETIONS: [Option<CompletionOpcode>; 64] = {
-    let mut table = [None; 64];
+/// One entry for each value of the opcode field of a send queue's CQE, four times.
+const SEND_COMPLETIONS: [Option<CompletionOpcode>; 256] = {
+    let mut table = [None; 256];
     table[Opcode::RdmaWrite as usize] = Some(CompletionOpcode::RdmaWrite);
     table[Opcode::RdmaWriteSolicited as usize] = Some(CompletionOpcode::RdmaWrite);
     table[Opcode::RdmaRead as usize] = Some(CompletionOpcode::RdmaRead);
@@ -85,6 +85,11 @@ const SEND_COMPLETIONS: [Option<CompletionOpcode>; 64] = {
     table[Opcode::LocalInvalidate as usize] = Some(CompletionOpcode::LocalInvalidate);
     table[Opcode::FetchAdd as usize] = Some(CompletionOpcode::FetchAdd);
     table[Opcode::CompareSwap as usize] = Some(CompletionOpcode::CompareSwap);
+    let mut field = 64;
+    while field < 256 {
+        table[field] = table[field - 64];
+        field += 1;
+    }
     table
 };
 

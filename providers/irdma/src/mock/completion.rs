@@ -1,8 +1,14 @@
 //! The device's side of a completion queue.
 
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
+
 use super::memory::{Bell, Memory};
+use crate::generation::Generation;
 use crate::limits::CompletionQueueSize;
-use crate::queue::{CompletionQueue, CompletionQueueParts};
+use crate::queue::{
+    Completion, CompletionQueue, CompletionQueueParts, Directory, Origin, Outcome, Sink, Usual,
+};
 use crate::ring::{CompletionRing, ShadowArea};
 
 /// The device's side of a completion queue.
@@ -116,6 +122,48 @@ impl CompletionDevice {
         for (at, &word) in (first..).zip(words) {
             self.ring.word(at).store(word);
         }
+    }
+}
+
+/// Takes a completion as a value.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The completion.
+    pub completion: Option<Completion>,
+    /// The device's time.
+    pub timestamp: u32,
+}
+
+impl Sink for Taken {
+    fn put(&mut self, outcome: Outcome, origin: &Origin, timestamp: impl FnOnce() -> u32) {
+        let Outcome { wr_id, status, opcode, vendor_error, length } = outcome;
+        let origin = *origin;
+        self.completion = Some(Completion { wr_id, status, opcode, vendor_error, length, origin, absent: 0 });
+        self.timestamp = timestamp();
+    }
+}
+
+impl CompletionQueue {
+    /// The next completion.
+    pub fn poll<G: Generation, D: Directory>(&mut self, directory: &D) -> Option<Completion> {
+        let mut taken = Taken::default();
+        match self.take_usual(directory, &mut taken) {
+            Usual::Empty if !G::FLUSHES_EACH => assert_eq!(taken.completion, None),
+            Usual::Completed => assert!(taken.completion.is_some()),
+            Usual::Empty | Usual::Unusual => {
+                assert_eq!(taken.completion, None);
+                assert_eq!(self.take::<G, D, _>(directory, &mut taken), taken.completion.is_some());
+            }
+        }
+        taken.completion
+    }
+
+    /// The next completions, as many as there are up to `count`.
+    pub fn poll_many<G: Generation, D: Directory>(&mut self, directory: &D, count: usize) -> Vec<Completion> {
+        let mut room = Vec::from_iter((0..count).map(|_| MaybeUninit::uninit()));
+        let taken = self.take_many::<G, D>(directory, &mut room);
+        // SAFETY: so many were written.
+        room.iter().take(taken).map(|place| unsafe { place.assume_init() }).collect()
     }
 }
 

@@ -10,7 +10,7 @@ mod memory;
 mod pairs;
 mod work;
 
-pub use completion::CompletionDevice;
+pub use completion::{CompletionDevice, Taken};
 pub use memory::{Bell, Memory};
 pub use pairs::{Pair, Pairs};
 pub use work::{ReceiveDevice, SendDevice, Wqe};

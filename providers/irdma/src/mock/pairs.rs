@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::work::{ReceiveDevice, SendDevice};
 use crate::format::ReceiveOpcodes;
 use crate::queue::{
-    Completion, Directory, Member, QueuePair, SendQueueParts, Service, SharedReceiveQueue, Side,
+    Directory, Member, Origin, Outcome, QueuePair, SendQueueParts, Service, SharedReceiveQueue, Side,
 };
 
 /// A QP with the device's side of its queues.
@@ -85,7 +85,7 @@ impl Directory for Pairs {
         // It is looked for every time.
     }
 
-    fn complete_abandoned(&self) -> Option<Completion> {
+    fn complete_abandoned(&self) -> Option<(Outcome, Origin)> {
         let sides = self.0.iter().flat_map(|pair| pair.sides.iter().map(move |&side| (pair, side)));
         sides.into_iter().find_map(|(pair, side)| pair.queues.complete_abandoned(side))
     }

@@ -24,7 +24,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::completion::{Completion, CompletionFlags, Side};
+use super::completion::{Origin, Outcome, Side};
 use super::queue_pair::QueuePair;
 use crate::format::{CompletionOpcode, FlushCode, MAJOR_FLUSHED, Status};
 
@@ -39,18 +39,16 @@ impl QueuePair {
     /// Completes the oldest work request of a queue as flushed, if the queue is abandoned
     /// and has any. By the poller of that side, on GEN3.
     #[cold]
-    pub fn complete_abandoned(&self, side: Side) -> Option<Completion> {
+    pub fn complete_abandoned(&self, side: Side) -> Option<(Outcome, Origin)> {
         if !self.abandoned(side).load(Ordering::Relaxed) {
             return None;
         }
         let (wr_id, opcode, length) = match side {
             Side::Send => {
-                let (position, tracked) = self.send.oldest()?;
-                // `oldest` finds no padding.
-                let opcode = tracked.opcode()?;
-                let wr_id = self.send.wr_id(position);
-                self.send.retire(position, tracked);
-                (wr_id, opcode, tracked.length())
+                let (cell, kind) = self.send.oldest()?;
+                let completed = (cell.wr_id(), kind.opcode(), cell.length());
+                self.send.retire(cell.end());
+                completed
             }
             Side::Receive => {
                 let position = self.receive.oldest()?;
@@ -59,18 +57,8 @@ impl QueuePair {
                 (wr_id, CompletionOpcode::Receive, 0)
             }
         };
-        let number = self.send.number();
-        Some(Completion {
-            wr_id,
-            status: Status::Flushed,
-            opcode,
-            vendor_error: u32::from(MAJOR_FLUSHED) << 16 | u32::from(FlushCode::GENERAL.number()),
-            length,
-            data: 0,
-            queue_pair: number,
-            source_queue_pair: number,
-            flags: CompletionFlags::empty(),
-            timestamp: 0,
-        })
+        let vendor_error = u32::from(MAJOR_FLUSHED) << 16 | u32::from(FlushCode::GENERAL.number());
+        let outcome = Outcome { wr_id, status: Status::Flushed, opcode, vendor_error, length };
+        Some((outcome, *self.send.origin()))
     }
 }

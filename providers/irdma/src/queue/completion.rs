@@ -1,5 +1,7 @@
 //! One completion as a program sees it, and what the poller needs to know of QPs.
 
+use core::mem::MaybeUninit;
+
 use super::queue_pair::QueuePair;
 use super::shared::SharedReceiveQueue;
 use crate::format::{CompletionOpcode, Status};
@@ -10,15 +12,16 @@ bitflags::bitflags! {
     pub struct CompletionFlags: u32 {
         /// The first 40 bytes of the receive are the header of the datagram.
         const HEADER = 1 << 0;
-        /// [`Completion::data`] is an immediate.
+        /// [`Origin::data`] is an immediate.
         const IMMEDIATE = 1 << 1;
-        /// [`Completion::data`] is the key that the peer invalidated.
+        /// [`Origin::data`] is the key that the peer invalidated.
         const INVALIDATED = 1 << 3;
     }
 }
 
-/// A completion: all that `struct ibv_wc` and the extended interface tell.
+/// A completion. Laid out as `struct ibv_wc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Completion {
     /// The program's id of the work request.
     pub wr_id: u64,
@@ -30,6 +33,18 @@ pub struct Completion {
     pub vendor_error: u32,
     /// Bytes moved.
     pub length: u32,
+    /// Whose it is.
+    pub origin: Origin,
+    /// What RoCE and iWARP do not have: index of a P_Key, LID, service level, path.
+    pub absent: u64,
+}
+
+const _: () = assert!(size_of::<Completion>() == 48);
+
+/// Whose a completion is, and what came with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Origin {
     /// An immediate, big-endian, or an invalidated key; see `flags`.
     pub data: u32,
     /// Number of the QP.
@@ -38,8 +53,55 @@ pub struct Completion {
     pub source_queue_pair: u32,
     /// What else is said.
     pub flags: CompletionFlags,
-    /// The device's time (GEN3).
-    pub timestamp: u32,
+}
+
+impl Origin {
+    /// Of no QP.
+    pub const NONE: Self = Self::plain(0);
+
+    /// A QP, and nothing came with the completion.
+    pub(super) const fn plain(queue_pair: u32) -> Self {
+        Self { data: 0, queue_pair, source_queue_pair: queue_pair, flags: CompletionFlags::empty() }
+    }
+}
+
+/// What a completion says besides its [`Origin`]; as in [`Completion`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The program's id of the work request.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: Status,
+    /// What it was.
+    pub opcode: CompletionOpcode,
+    /// Major and minor error of the device; 0 on success.
+    pub vendor_error: u32,
+    /// Bytes moved.
+    pub length: u32,
+}
+
+/// Where the poller puts completions.
+pub trait Sink {
+    /// Puts one there; `timestamp` reads the device's time (GEN3) from its CQE.
+    fn put(&mut self, outcome: Outcome, origin: &Origin, timestamp: impl FnOnce() -> u32);
+}
+
+impl Sink for MaybeUninit<Completion> {
+    #[inline(always)]
+    fn put(&mut self, outcome: Outcome, origin: &Origin, _timestamp: impl FnOnce() -> u32) {
+        let place = self.as_mut_ptr();
+        // SAFETY: every field is in the place. One by one, so that the compiler does not put the
+        // whole together somewhere else first.
+        unsafe {
+            (&raw mut (*place).wr_id).write(outcome.wr_id);
+            (&raw mut (*place).status).write(outcome.status);
+            (&raw mut (*place).opcode).write(outcome.opcode);
+            (&raw mut (*place).vendor_error).write(outcome.vendor_error);
+            (&raw mut (*place).length).write(outcome.length);
+            (&raw mut (*place).origin).copy_from_nonoverlapping(origin, 1);
+            (&raw mut (*place).absent).write(0);
+        }
+    }
 }
 
 /// Which queue of a QP a completion is of.
@@ -83,5 +145,5 @@ pub trait Directory {
     /// Completes one of those that [`note_abandoned`](Self::note_abandoned) is about, by
     /// [`QueuePair::complete_abandoned`]; forgets the note if there is none. Called whenever
     /// no CQE has come on GEN3.
-    fn complete_abandoned(&self) -> Option<Completion>;
+    fn complete_abandoned(&self) -> Option<(Outcome, Origin)>;
 }

@@ -1,15 +1,17 @@
 //! A completion queue: polling, arming, growing and shrinking.
 
 use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 
-use super::completion::{Completion, Directory};
-use super::poll::{Reader, Step, is_ready, shared_receives};
+use super::completion::{Completion, Directory, Sink};
+use super::poll::{Usual, take_usual};
 use super::shared::SharedReceiveQueue;
 use super::slots::OutOfMemory;
+use super::unusual::{Reader, Step, is_ready, shared_receives};
 use crate::barrier;
 use crate::format::{ARM_WORD, ArmWord};
 use crate::generation::Generation;
-use crate::ring::{CompletionRing, Doorbell, ShadowArea};
+use crate::ring::{CompletionRing, Direct, Doorbell, ShadowArea};
 
 /// A completion queue.
 ///
@@ -26,6 +28,8 @@ pub struct CompletionQueue {
     number: u32,
     /// Whether an event for any completion was asked for since the last one came.
     any_requested: bool,
+    /// Some of `old` are not finished.
+    has_unfinished: bool,
     /// Old rings at the front of `old` that are finished.
     finished: usize,
     /// Rings of before a resize.
@@ -56,42 +60,139 @@ impl CompletionQueue {
             doorbell: parts.doorbell,
             number: parts.number,
             any_requested: false,
+            has_unfinished: false,
             finished: 0,
             old: Vec::new(),
             arm: ArmWord::default(),
         }
     }
 
-    /// The next completion.
+    /// Puts the next completion into `sink`, if it is one of those that most are.
+    ///
+    /// After anything but [`Usual::Completed`], [`take`](Self::take) knows better; on
+    /// [`Usual::Empty`] only if the generation [flushes each](Generation::FLUSHES_EACH)
+    /// work request.
     #[inline(always)]
-    pub fn poll<G: Generation, D: Directory>(&mut self, directory: &D) -> Option<Completion> {
-        if self.finished != self.old.len() {
-            return self.poll_all_rings::<G, D>(directory);
+    pub fn take_usual<D: Directory, S: Sink>(&mut self, directory: &D, sink: &mut S) -> Usual {
+        if self.has_unfinished {
+            return Usual::Unusual;
         }
-        let mut reader = Reader::<G>::new(&mut self.ring, &self.shadow);
+        take_usual(&mut Direct { ring: &mut self.ring, shadow: &self.shadow }, directory, sink)
+    }
+
+    /// Whether it is sure that nothing has come.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        !self.has_unfinished && !self.ring.has_come()
+    }
+
+    /// Puts completions into the places of `room`, as many as there are; returns their number.
+    #[inline(always)]
+    pub fn take_many<G: Generation, D: Directory>(
+        &mut self,
+        directory: &D,
+        room: &mut [MaybeUninit<Completion>],
+    ) -> usize {
+        let all = room.len();
+        // Not counting the one that is being taken.
+        let Some(mut left) = all.checked_sub(1) else { return 0 };
+        let mut place = room.as_mut_ptr();
+        if !self.has_unfinished {
+            let mut cursor = self.ring.cursor(&self.shadow);
+            loop {
+                // SAFETY: `place` and what is left follow each other in `room`.
+                let usual = take_usual(&mut cursor, directory, unsafe { &mut *place });
+                if usual == Usual::Unusual || usual == Usual::Empty && G::FLUSHES_EACH {
+                    break;
+                }
+                if usual == Usual::Empty {
+                    cursor.keep();
+                    return all - left - 1;
+                }
+                let Some(less) = left.checked_sub(1) else {
+                    cursor.keep();
+                    return all;
+                };
+                left = less;
+                // SAFETY: as above.
+                place = unsafe { place.add(1) };
+            }
+            cursor.keep();
+        }
+        // SAFETY: as above.
+        let rest = unsafe { core::slice::from_raw_parts_mut(place, left + 1) };
+        all - left - 1 + self.take_more::<G, D>(directory, rest)
+    }
+
+    /// Goes on with [`take_many`](Self::take_many) when something unusual came.
+    #[inline(never)]
+    fn take_more<G: Generation, D: Directory>(
+        &mut self,
+        directory: &D,
+        room: &mut [MaybeUninit<Completion>],
+    ) -> usize {
+        let mut taken = 0;
+        for place in room {
+            if !self.take::<G, D, _>(directory, place) {
+                break;
+            }
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Puts the next completion into `sink`, if there is one; returns whether there was.
+    #[inline(always)]
+    pub fn take<G: Generation, D: Directory, S: Sink>(&mut self, directory: &D, sink: &mut S) -> bool {
+        if self.has_unfinished {
+            return self.take_of_all_rings::<G, D, S>(directory, sink);
+        }
+        let mut reader = Reader::<G, D, S>::new(&mut self.ring, &self.shadow, directory, sink);
         loop {
-            match reader.step(directory) {
-                Step::Empty => return complete_abandoned::<G, D>(directory),
+            match reader.step() {
+                Step::Empty => return take_abandoned::<G, D, S>(directory, sink),
                 Step::Passed => {}
-                Step::Completed(completion) => return Some(completion),
+                Step::Completed => return true,
+            }
+        }
+    }
+
+    /// As [`take`](Self::take), but takes everything for unusual.
+    #[cfg(test)]
+    pub(super) fn take_slowly<G: Generation, D: Directory, S: Sink>(
+        &mut self,
+        directory: &D,
+        sink: &mut S,
+    ) -> bool {
+        let mut reader = Reader::<G, D, S>::new(&mut self.ring, &self.shadow, directory, sink);
+        loop {
+            match reader.step_unusual() {
+                Step::Empty => return take_abandoned::<G, D, S>(directory, sink),
+                Step::Passed => {}
+                Step::Completed => return true,
             }
         }
     }
 
     #[cold]
-    fn poll_all_rings<G: Generation, D: Directory>(&mut self, directory: &D) -> Option<Completion> {
+    #[inline(never)]
+    fn take_of_all_rings<G: Generation, D: Directory, S: Sink>(
+        &mut self,
+        directory: &D,
+        sink: &mut S,
+    ) -> bool {
         loop {
             // The device may have written to an old ring after it was looked at and
             // before a later one was. Seeing a CQE in the later one orders a second
             // look behind all that was written before.
             let Some(ring) = self.first_ready().and_then(|_| self.first_ready()) else {
-                return complete_abandoned::<G, D>(directory);
+                return take_abandoned::<G, D, S>(directory, sink);
             };
             let reading = self.old.get_mut(ring).unwrap_or(&mut self.ring);
-            let step = Reader::<G>::new(reading, &self.shadow).step(directory);
+            let step = Reader::<G, D, S>::new(reading, &self.shadow, directory, sink).step();
             self.finish_old(ring);
-            if let Step::Completed(completion) = step {
-                return Some(completion);
+            if step == Step::Completed {
+                return true;
             }
         }
     }
@@ -108,6 +209,7 @@ impl CompletionQueue {
         if ring > self.finished {
             let count = (ring - self.finished) as u16;
             self.finished = ring;
+            self.has_unfinished = ring != self.old.len();
             self.arm = self.arm.with_finished_resizes(self.arm.finished_resizes().wrapping_add(count));
             self.shadow.words()[ARM_WORD].store(self.arm.bits());
         }
@@ -156,6 +258,7 @@ impl CompletionQueue {
     pub fn resize(&mut self, ring: CompletionRing) {
         let old = core::mem::replace(&mut self.ring, ring);
         self.old.push(old);
+        self.has_unfinished = true;
     }
 
     /// Forgets the rings that are finished, oldest first; returns how many. Their
@@ -169,6 +272,11 @@ impl CompletionQueue {
 
 /// No CQE has come: what else there is to complete.
 #[inline(always)]
-fn complete_abandoned<G: Generation, D: Directory>(directory: &D) -> Option<Completion> {
-    if G::FLUSHES_EACH { directory.complete_abandoned() } else { None }
+fn take_abandoned<G: Generation, D: Directory, S: Sink>(directory: &D, sink: &mut S) -> bool {
+    if !G::FLUSHES_EACH {
+        return false;
+    }
+    let Some((outcome, origin)) = directory.complete_abandoned() else { return false };
+    sink.put(outcome, &origin, || 0);
+    true
 }

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 
 use super::send::SendQueue;
 use super::send_batch::SendBatch;
+use super::slots::Tracked;
 use super::work::{PreparedRequest, Sge, descriptor};
 use crate::barrier;
 use crate::format::{SendHeader, VALID_WORD};
@@ -65,7 +66,7 @@ impl SendQueue {
         quantum[0].store(sge.address);
         quantum[1].store(descriptor::<G>(sge) | valid);
         quantum[2].store(request.remote);
-        self.tracking.at(position).set(request.wr_id, request.tracked.placed(position, sge.length));
+        self.tracker.set(position, request.wr_id, request.tracked.placed(position, sge.length));
         let header = self.say_pushing::<G>(request.header).bits() | valid;
         barrier::wqe_before_valid();
         if position == held.start {
@@ -141,7 +142,7 @@ impl<G: Generation> HeldBatch<'_, G> {
             // that of a work request.
             let invalid = if queue.ring.valid(position) != 0 { 0x00 } else { 0xFF };
             queue.ring.fill(position, 1, invalid);
-            queue.tracking.at(position).clear();
+            queue.tracker.set(position, 0, Tracked::none(position));
             position = position.wrapping_add(1);
         }
     }

@@ -23,11 +23,13 @@ mod send;
 mod send_batch;
 mod shared;
 mod slots;
+mod unusual;
 mod work;
 
-pub use completion::{Completion, CompletionFlags, Directory, Member, Side};
+pub use completion::{Completion, CompletionFlags, Directory, Member, Origin, Outcome, Side, Sink};
 pub use completion_queue::{CompletionQueue, CompletionQueueParts};
 pub use held_batch::{Held, HeldBatch};
+pub use poll::Usual;
 pub use queue_pair::{QueuePair, Service};
 pub use receive::{ReceiveBatch, ReceiveQueue, ReceiveQueueParts};
 pub use send::{SendQueue, SendQueueParts};

@@ -92,14 +92,13 @@ impl SendQueue {
 
     /// Quanta of the WQE at `position`, or of the padding from there on, within `left`.
     fn run_at(&self, position: u32, left: u32) -> u32 {
-        let at = |position| self.tracking.at(position).tracked();
-        let first = at(position);
-        let mut quanta = first.quanta();
-        if first.opcode().is_none() {
-            let room = left.min(PUSH_WINDOW_QUANTA - position % PUSH_WINDOW_QUANTA);
-            while quanta < room && at(position.wrapping_add(quanta)).opcode().is_none() {
-                quanta += 1;
-            }
+        if let Some(quanta) = self.tracker.quanta_at(position) {
+            return quanta;
+        }
+        let room = left.min(PUSH_WINDOW_QUANTA - position % PUSH_WINDOW_QUANTA);
+        let mut quanta = 1;
+        while quanta < room && self.tracker.quanta_at(position.wrapping_add(quanta)).is_none() {
+            quanta += 1;
         }
         quanta
     }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::completion::Side;
-use super::receive::ReceiveQueue;
+use super::receive::{Messages, ReceiveQueue};
 use super::send::SendQueue;
 use crate::barrier;
 use crate::format::ReceiveOpcodes;
@@ -29,8 +29,6 @@ pub struct QueuePair {
     pub send: SendQueue,
     /// Receive queue; of the smallest size and unused if the QP has a shared one.
     pub receive: ReceiveQueue,
-    service: Service,
-    receive_opcodes: ReceiveOpcodes,
     in_error: AtomicBool,
     /// Heads of the send and the receive queue when it became known that the QP is in
     /// error; [`NOT_KNOWN`] before.
@@ -43,15 +41,14 @@ impl QueuePair {
     /// A QP of these queues.
     pub fn new(
         send: SendQueue,
-        receive: ReceiveQueue,
+        mut receive: ReceiveQueue,
         service: Service,
-        receive_opcodes: ReceiveOpcodes,
+        opcodes: ReceiveOpcodes,
     ) -> Self {
+        receive.retired.messages = Messages { opcodes, service, origin: *send.origin() };
         Self {
             send,
             receive,
-            service,
-            receive_opcodes,
             in_error: AtomicBool::new(false),
             known_from: [const { AtomicU64::new(NOT_KNOWN) }; 2],
             send_abandoned: AtomicBool::new(false),
@@ -62,12 +59,7 @@ impl QueuePair {
     /// What its messages are.
     #[inline(always)]
     pub fn service(&self) -> Service {
-        self.service
-    }
-
-    #[inline(always)]
-    pub(super) fn receive_opcodes(&self) -> ReceiveOpcodes {
-        self.receive_opcodes
+        self.receive.retired.messages.service
     }
 
     /// Whether the QP is known to be in the error state, where the device flushes

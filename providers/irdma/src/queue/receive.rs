@@ -3,10 +3,12 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::completion::Origin;
+use super::queue_pair::Service;
 use super::slots::{OutOfMemory, Slots};
 use super::work::{Fragments, Refusal, Sge, total_length};
 use crate::barrier;
-use crate::format::{ReceiveHeader, VALID_WORD};
+use crate::format::{ReceiveHeader, ReceiveOpcodes, VALID_WORD};
 use crate::generation::Generation;
 use crate::ring::QuantumRing;
 
@@ -29,8 +31,34 @@ pub struct ReceiveQueue {
     head: AtomicU32,
     /// A tail of the past. Written by the poster.
     known_tail: AtomicU32,
-    /// Position of the first WQE that has not completed. Written by the poller.
+    pub(super) retired: Retired,
+}
+
+/// What is the poller's alone.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Retired {
+    /// Position of the first WQE that has not completed.
     tail: AtomicU32,
+    /// What completions are, as the QP says that the queue is of.
+    pub(super) messages: Messages,
+}
+
+/// What the receives of a QP are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Messages {
+    /// Which come of an RDMA write.
+    pub(super) opcodes: ReceiveOpcodes,
+    /// What messages are.
+    pub(super) service: Service,
+    /// Whose completions are, if nothing came with them.
+    pub(super) origin: Origin,
+}
+
+impl Messages {
+    /// Those of no QP.
+    const NONE: Self =
+        Self { opcodes: ReceiveOpcodes::WIRE, service: Service::Connected, origin: Origin::NONE };
 }
 
 /// What a receive queue is made of.
@@ -67,7 +95,7 @@ impl ReceiveQueue {
             max_fragments: parts.max_fragments,
             head: AtomicU32::new(0),
             known_tail: AtomicU32::new(0),
-            tail: AtomicU32::new(0),
+            retired: Retired { tail: AtomicU32::new(0), messages: Messages::NONE },
         })
     }
 
@@ -79,7 +107,7 @@ impl ReceiveQueue {
 
     /// Whether all that was posted has completed.
     pub fn is_empty(&self) -> bool {
-        self.tail.load(Ordering::Acquire) == self.head.load(Ordering::Acquire)
+        self.retired.tail.load(Ordering::Acquire) == self.head.load(Ordering::Acquire)
     }
 
     /// Position after the last WQE.
@@ -89,7 +117,7 @@ impl ReceiveQueue {
 
     /// Whether all before a position at or below the head has completed.
     pub(super) fn has_completed(&self, position: u32) -> bool {
-        self.tail.load(Ordering::Acquire).wrapping_sub(position) as i32 >= 0
+        self.retired.tail.load(Ordering::Acquire).wrapping_sub(position) as i32 >= 0
     }
 }
 
@@ -144,7 +172,7 @@ impl<G: Generation> ReceiveBatch<'_, G> {
     fn require_one_after_looking(&self) -> Result<(), Refusal> {
         // Acquire: the poller has read the cells below the tail (`ReceiveQueue::retire`)
         // before they are written anew.
-        let tail = self.queue.tail.load(Ordering::Acquire);
+        let tail = self.queue.retired.tail.load(Ordering::Acquire);
         self.queue.known_tail.store(tail, Ordering::Relaxed);
         if self.head.wrapping_sub(tail) < self.queue.mask { Ok(()) } else { Err(Refusal::Full) }
     }
@@ -169,17 +197,38 @@ impl ReceiveQueue {
     #[inline(always)]
     pub(super) fn outstanding(&self, index: u32) -> Option<u32> {
         let entry = index >> self.shift;
-        let tail = self.tail.load(Ordering::Relaxed);
+        let tail = self.retired.tail.load(Ordering::Relaxed);
         // Acquire: the cells below the head are written (`ReceiveBatch::place`).
         let head = self.head.load(Ordering::Acquire);
         let ahead = entry.wrapping_sub(tail) & self.mask;
         (entry <= self.mask && ahead < head.wrapping_sub(tail)).then_some(tail.wrapping_add(ahead))
     }
 
+    /// The program's id of the oldest outstanding WQE and the position behind it, if it is
+    /// the one that starts at a quantum of the ring.
+    #[inline(always)]
+    pub(super) fn oldest_at(&self, index: usize) -> Option<(u64, u32)> {
+        let tail = self.retired.tail.load(Ordering::Relaxed);
+        // Acquire: as in `outstanding`.
+        if tail == self.head.load(Ordering::Acquire) {
+            return None;
+        }
+        let (oldest, wr_id) = self.wr_ids.index_and_cell(tail);
+        (oldest == index >> self.shift).then(|| (wr_id.load(Ordering::Relaxed), tail.wrapping_add(1)))
+    }
+
+    /// Hands back all WQEs before a position.
+    #[inline(always)]
+    pub(super) fn retire_before(&self, position: u32) {
+        // Release: the poster writes the cells anew once it has seen the tail pass
+        // them (`ReceiveBatch::require_one_after_looking`).
+        self.retired.tail.store(position, Ordering::Release);
+    }
+
     /// Position of the oldest outstanding WQE; `None` if there is none.
     #[inline(always)]
     pub(super) fn oldest(&self) -> Option<u32> {
-        let tail = self.tail.load(Ordering::Relaxed);
+        let tail = self.retired.tail.load(Ordering::Relaxed);
         // Acquire: as in `outstanding`.
         (tail != self.head.load(Ordering::Acquire)).then_some(tail)
     }
@@ -193,8 +242,6 @@ impl ReceiveQueue {
     /// Hands back all WQEs up to and with that at `position`.
     #[inline(always)]
     pub(super) fn retire(&self, position: u32) {
-        // Release: the poster writes the cells anew once it has seen the tail pass
-        // them (`ReceiveBatch::require_one_after_looking`).
-        self.tail.store(position.wrapping_add(1), Ordering::Release);
+        self.retire_before(position.wrapping_add(1));
     }
 }

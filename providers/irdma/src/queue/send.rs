@@ -2,9 +2,10 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::completion::Origin;
 use super::inline_data::MAX_BYTES;
 use super::push::Pushing;
-use super::slots::{MIN_TRACKED_QUANTA, OutOfMemory, Slots, Tracked, Tracking};
+use super::slots::{Kind, OutOfMemory, Tracker, Tracking};
 use crate::limits::{CLEAR_AHEAD, SEND_RESERVE};
 use crate::ring::{Doorbell, QuantumRing};
 
@@ -16,7 +17,7 @@ use crate::ring::{Doorbell, QuantumRing};
 #[repr(C, align(64))]
 pub struct SendQueue {
     pub(super) ring: QuantumRing,
-    pub(super) tracking: Slots<Tracking>,
+    pub(super) tracker: Tracker,
     pub(super) doorbell: Doorbell,
     /// Number of the QP.
     pub(super) number: u32,
@@ -36,15 +37,14 @@ pub struct SendQueue {
     pub(super) pushing: Pushing,
 }
 
-/// What the poller writes.
+/// What is the poller's alone.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Retired {
     /// Position of the first WQE that has not completed.
     pub(super) tail: AtomicU32,
-    /// Quanta at the start that hold the kernel's connection WQEs, while their
-    /// completions are still to come.
-    connection: AtomicU32,
+    /// Whose completions are, if nothing came with them.
+    origin: Origin,
 }
 
 /// What a send queue is made of.
@@ -64,7 +64,8 @@ pub struct SendQueueParts {
     pub max_read_fragments: u32,
     /// Bytes of inline data.
     pub max_inline: u32,
-    /// WQEs of one quantum that the kernel places first to set up the connection.
+    /// WQEs of one quantum that the kernel places first to set up the connection. Their
+    /// completions are passed over, as they were never outstanding here.
     pub connection_wqes: u32,
 }
 
@@ -80,13 +81,13 @@ impl SendQueue {
     /// [`WorkQueueSize::answered`](crate::limits::WorkQueueSize::answered).
     pub fn new(parts: SendQueueParts) -> Result<Self, OutOfMemory> {
         let quanta = parts.ring.quanta();
-        assert!(quanta >= MIN_TRACKED_QUANTA, "a send ring has room for the reserve");
+        assert!(quanta > SEND_RESERVE, "a send ring has room for the reserve");
         assert!(parts.chunk.is_power_of_two() && parts.chunk <= CLEAR_AHEAD, "chunk");
         // A WQE within a chunk has one fragment in its first quantum, two in each more.
         let slots = (2 * parts.chunk - 1).min(15);
         assert!(parts.max_fragments <= slots && parts.max_inline as usize <= MAX_BYTES);
         Ok(Self {
-            tracking: Slots::new(quanta)?,
+            tracker: Tracker::new(quanta)?,
             ring: parts.ring,
             doorbell: parts.doorbell,
             number: parts.number,
@@ -102,7 +103,7 @@ impl SendQueue {
             known_tail: AtomicU32::new(parts.connection_wqes),
             retired: Retired {
                 tail: AtomicU32::new(parts.connection_wqes),
-                connection: AtomicU32::new(parts.connection_wqes),
+                origin: Origin::plain(parts.number),
             },
             pushing: Pushing::none(),
         })
@@ -123,11 +124,6 @@ impl SendQueue {
         self.retired.tail.load(Ordering::Acquire).wrapping_sub(position) as i32 >= 0
     }
 
-    /// Number of the QP.
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
     /// Quanta that may still be posted.
     pub fn free_quanta(&self) -> u32 {
         let head = self.head.load(Ordering::Acquire);
@@ -138,65 +134,51 @@ impl SendQueue {
 
 /// The poller's side.
 impl SendQueue {
-    /// Position of the outstanding WQE that starts at an index of the ring, and what
-    /// is remembered of it; `None` if there is none.
+    /// What is remembered of the outstanding WQE that starts at an index of the ring, and the
+    /// position behind it; `None` if there is none.
     #[inline(always)]
-    pub(super) fn outstanding(&self, index: u32) -> Option<(u32, Tracked)> {
-        let tail = self.retired.tail.load(Ordering::Relaxed);
+    pub(super) fn outstanding(&self, index: usize) -> Option<(&Tracking, u32)> {
         // Acquire: the cells below the head are written (`SendBatch::remember`).
         let head = self.head.load(Ordering::Acquire);
-        let ahead = index.wrapping_sub(tail) & self.ring.mask();
-        if index > self.ring.mask() || ahead >= head.wrapping_sub(tail) {
-            return None;
-        }
-        let position = tail.wrapping_add(ahead);
-        let tracked = self.tracking.at(position).tracked();
-        tracked.starts_at(position).then_some((position, tracked))
+        let outstanding = head.wrapping_sub(self.retired.tail.load(Ordering::Relaxed));
+        let cell = self.tracker.get(index)?;
+        let end = cell.end();
+        // It ends above the tail and not above the head.
+        (head.wrapping_sub(end) < outstanding).then_some((cell, end))
+    }
+
+    /// The same with the kind of the WQE.
+    pub(super) fn outstanding_kind(&self, index: usize) -> Option<(&Tracking, Kind)> {
+        let (cell, _) = self.outstanding(index)?;
+        Some((cell, self.tracker.kind(index as u32)))
     }
 
     /// The oldest outstanding WQE that is not padding; `None` if there is none.
-    #[inline(always)]
-    pub(super) fn oldest(&self) -> Option<(u32, Tracked)> {
+    pub(super) fn oldest(&self) -> Option<(&Tracking, Kind)> {
         let mut position = self.retired.tail.load(Ordering::Relaxed);
         // Acquire: as in `outstanding`.
         let head = self.head.load(Ordering::Acquire);
         while position != head {
-            let tracked = self.tracking.at(position).tracked();
-            if tracked.opcode().is_some() {
-                return Some((position, tracked));
+            let cell = self.tracker.at(position);
+            if head.wrapping_sub(cell.end()) < head.wrapping_sub(position) {
+                return Some((cell, self.tracker.kind(position)));
             }
             position = position.wrapping_add(1);
         }
         None
     }
 
-    /// The program's id of the WQE at a position below the head.
+    /// Hands back all quanta before `end`, the position behind a WQE.
     #[inline(always)]
-    pub(super) fn wr_id(&self, position: u32) -> u64 {
-        self.tracking.at(position).wr_id()
-    }
-
-    /// Hands back all quanta up to and with the WQE at `position`.
-    #[inline(always)]
-    pub(super) fn retire(&self, position: u32, tracked: Tracked) {
+    pub(super) fn retire(&self, end: u32) {
         // Release: the poster writes the cells anew once it has seen the tail pass
         // them (`SendBatch::require_after_looking`).
-        self.retired.tail.store(position.wrapping_add(tracked.quanta()), Ordering::Release);
+        self.retired.tail.store(end, Ordering::Release);
     }
 
-    /// Whether the completion of the WQE at an index is of the kernel's making and
-    /// none of the program's business.
+    /// Whose completions are, if nothing came with them.
     #[inline(always)]
-    pub(super) fn is_connection_completion(&self, index: u32) -> bool {
-        let connection = self.retired.connection.load(Ordering::Relaxed);
-        connection != 0 && self.note_connection_completion(index, connection)
-    }
-
-    #[cold]
-    fn note_connection_completion(&self, index: u32, connection: u32) -> bool {
-        if index + 1 >= connection {
-            self.retired.connection.store(0, Ordering::Relaxed);
-        }
-        index < connection && self.is_empty()
+    pub(super) fn origin(&self) -> &Origin {
+        &self.retired.origin
     }
 }

@@ -307,7 +307,7 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         request: &SendRequest,
     ) {
         let tracked = Tracked::new(position, quanta, length, completion, request.signaled);
-        self.queue.tracking.at(position).set(request.wr_id, tracked);
+        self.queue.tracker.set(position, request.wr_id, tracked);
         self.head = position.wrapping_add(quanta);
         if HELD {
             self.last = position;
@@ -364,7 +364,7 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         let queue = self.queue;
         let header = SendHeader::default().with_opcode(Opcode::Nop as u8);
         for _ in 0..quanta {
-            queue.tracking.at(self.head).set(0, Tracked::padding(self.head));
+            queue.tracker.set(self.head, 0, Tracked::none(self.head));
             let quantum = queue.ring.at(self.head);
             quantum[0].store(0);
             quantum[1].store(0);

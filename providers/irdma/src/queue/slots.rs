@@ -2,7 +2,7 @@
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::format::CompletionOpcode;
 
@@ -15,7 +15,7 @@ pub struct OutOfMemory;
 pub(super) struct Slots<T: Zeroed> {
     base: NonNull<T>,
     /// Cells less one.
-    mask: u32,
+    mask: usize,
 }
 
 /// Types of atomic cells for which all bytes zero is a value.
@@ -26,6 +26,8 @@ pub(super) unsafe trait Zeroed: Sync + Send {}
 
 // SAFETY: an atomic integer.
 unsafe impl Zeroed for AtomicU64 {}
+// SAFETY: an atomic integer.
+unsafe impl Zeroed for AtomicU8 {}
 // SAFETY: made of atomic integers.
 unsafe impl Zeroed for Tracking {}
 
@@ -41,20 +43,34 @@ impl<T: Zeroed> Slots<T> {
         let layout = Layout::array::<T>(count as usize).map_err(|_| OutOfMemory)?;
         // SAFETY: the layout is not of size zero.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(OutOfMemory)?;
-        Ok(Self { base: base.cast(), mask: count - 1 })
+        Ok(Self { base: base.cast(), mask: count as usize - 1 })
+    }
+
+    /// The index of a position, and its cell.
+    #[inline(always)]
+    pub(super) fn index_and_cell(&self, position: u32) -> (usize, &T) {
+        let index = position as usize & self.mask;
+        // SAFETY: the masked index is below the count.
+        (index, unsafe { self.base.add(index).as_ref() })
+    }
+
+    /// The cell with an index, if there are so many.
+    #[inline(always)]
+    pub(super) fn get(&self, index: usize) -> Option<&T> {
+        // SAFETY: the index is below the count.
+        (index <= self.mask).then(|| unsafe { self.base.add(index).as_ref() })
     }
 
     /// The cell of a position.
     #[inline(always)]
     pub(super) fn at(&self, position: u32) -> &T {
-        // SAFETY: the masked index is below the count.
-        unsafe { self.base.add((position & self.mask) as usize).as_ref() }
+        self.index_and_cell(position).1
     }
 }
 
 impl<T: Zeroed> Drop for Slots<T> {
     fn drop(&mut self) {
-        let count = self.mask as usize + 1;
+        let count = self.mask + 1;
         // The same layout was valid in `new`.
         if let Ok(layout) = Layout::array::<T>(count) {
             // SAFETY: allocated in `new` with this layout.
@@ -63,42 +79,54 @@ impl<T: Zeroed> Drop for Slots<T> {
     }
 }
 
-/// What is remembered of a send WQE, at the position of its first quantum.
+/// What is remembered of the WQEs of a send queue, at the position of the first quantum of each.
 ///
 /// Written by the poster before the head passes the position, read by the
 /// poller of the completion queue until the tail passes it.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    cells: Slots<Tracking>,
+    /// What completions rarely need.
+    kinds: Slots<AtomicU8>,
+}
+
+/// What is remembered of a WQE, but for its kind.
+///
+/// The position behind it is all that the cell is recognised by: it lies between tail
+/// and head of the queue. That of a quantum in the middle of a WQE does not, as its cell is
+/// of an earlier lap, nor does that of padding, which is set apart. (Positions come again
+/// after 2^32 quanta: then a cell that nobody has written meanwhile would pass, if the device
+/// named it.)
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Tracking {
     wr_id: AtomicU64,
-    detail: AtomicU64,
+    length: AtomicU32,
+    end: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Tracking>() == 16);
 
-/// The part of [`Tracking`] besides the program's id.
-///
-/// Bits 31..0 length in bytes; 34..32 quanta less one; 37..35 completion opcode
-/// (7: NOP padding); 38 signaled; 39 set; 63..41 upper bits of the position.
-/// The last two tell a WQE's first quantum from one in the middle of a WQE,
-/// whose cell is of an earlier lap or was never set: a send ring has at least
-/// 512 quanta, so the bits of a position from 9 upwards differ from lap to lap.
+/// What completions rarely need of a WQE: its completion opcode, and whether the program asked
+/// for a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tracked(u64);
+pub(super) struct Kind(u8);
 
-/// Completion opcode of padding.
-const NOP: u64 = 7;
-const SET: u64 = 1 << 39;
-/// Bits of a position that are not kept.
-const POSITION_LOW: u32 = 0x1FF;
-/// Fewest quanta of a ring for which positions can be told apart.
-pub(super) const MIN_TRACKED_QUANTA: u32 = POSITION_LOW + 1;
-const IDENTITY: u64 = ((!POSITION_LOW as u64) << 32) | SET;
+/// All that is remembered of a WQE besides the program's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tracked {
+    /// Bytes of the message.
+    length: u32,
+    /// Position behind the WQE.
+    end: u32,
+    kind: Kind,
+}
+
+const SIGNALED: u8 = 8;
+/// How far behind a position is what is never between tail and head.
+const FAR: u32 = 1 << 31;
 
 impl Tracked {
-    /// No WQE.
-    pub(super) const NONE: Self = Self(0);
-
     /// A WQE of 1 to 8 quanta at a position.
     #[inline(always)]
     pub(super) fn new(
@@ -108,108 +136,115 @@ impl Tracked {
         opcode: CompletionOpcode,
         signaled: bool,
     ) -> Self {
-        debug_assert!((1..=8).contains(&quanta) && (opcode as u64) < NOP);
-        Self::with(position, quanta, length, opcode as u64, signaled)
+        debug_assert!((1..=8).contains(&quanta));
+        Self { length, end: position.wrapping_add(quanta), ..Self::prepared(opcode, signaled) }
     }
 
     /// A WQE of one quantum, wherever it will be and whatever it will carry.
     #[inline(always)]
-    pub(super) fn prepared(opcode: CompletionOpcode, signaled: bool) -> Self {
-        Self(SET | (opcode as u64) << 35 | u64::from(signaled) << 38)
+    pub(super) const fn prepared(opcode: CompletionOpcode, signaled: bool) -> Self {
+        Self { length: 0, end: 0, kind: Kind::new(opcode, signaled) }
     }
 
     /// The same, now that position and length are known.
     #[inline(always)]
     pub(super) fn placed(self, position: u32, length: u32) -> Self {
-        Self(self.0 | u64::from(position & !POSITION_LOW) << 32 | u64::from(length))
+        Self { length, end: position.wrapping_add(1), ..self }
     }
 
-    /// Padding of one quantum at a position.
+    /// No work request: padding of one quantum at a position, or nothing at all.
     #[inline(always)]
-    pub(super) fn padding(position: u32) -> Self {
-        Self::with(position, 1, 0, NOP, false)
+    pub(super) fn none(position: u32) -> Self {
+        let kind = Kind::new(CompletionOpcode::Send, false);
+        Self { length: 0, end: position.wrapping_sub(FAR), kind }
+    }
+}
+
+impl Kind {
+    const fn new(opcode: CompletionOpcode, signaled: bool) -> Self {
+        debug_assert!((opcode as u32) < SIGNALED as u32);
+        Self(opcode as u8 | if signaled { SIGNALED } else { 0 })
     }
 
-    #[inline(always)]
-    fn with(position: u32, quanta: u32, length: u32, opcode: u64, signaled: bool) -> Self {
-        Self(
-            u64::from(length)
-                | u64::from(quanta - 1) << 32
-                | opcode << 35
-                | u64::from(signaled) << 38
-                | identity(position),
-        )
-    }
-
-    /// Whether a WQE starts at the position this was read from.
-    #[inline(always)]
-    pub(super) fn starts_at(self, position: u32) -> bool {
-        (self.0 ^ identity(position)) & IDENTITY == 0
-    }
-
-    /// Bytes of the message.
-    #[inline(always)]
-    pub(super) fn length(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// Quanta of the WQE, 1 to 8.
-    #[inline(always)]
-    pub(super) fn quanta(self) -> u32 {
-        (self.0 >> 32) as u32 % 8 + 1
-    }
-
-    /// What the completion is of; `None` for padding.
-    #[inline(always)]
-    pub(super) fn opcode(self) -> Option<CompletionOpcode> {
-        const OPCODES: [Option<CompletionOpcode>; 8] = [
-            Some(CompletionOpcode::Send),
-            Some(CompletionOpcode::RdmaWrite),
-            Some(CompletionOpcode::RdmaRead),
-            Some(CompletionOpcode::CompareSwap),
-            Some(CompletionOpcode::FetchAdd),
-            Some(CompletionOpcode::BindWindow),
-            Some(CompletionOpcode::LocalInvalidate),
-            None,
+    /// What the completion is of.
+    pub(super) fn opcode(self) -> CompletionOpcode {
+        const OPCODES: [CompletionOpcode; SIGNALED as usize] = [
+            CompletionOpcode::Send,
+            CompletionOpcode::RdmaWrite,
+            CompletionOpcode::RdmaRead,
+            CompletionOpcode::CompareSwap,
+            CompletionOpcode::FetchAdd,
+            CompletionOpcode::BindWindow,
+            CompletionOpcode::LocalInvalidate,
+            // Never stored.
+            CompletionOpcode::Send,
         ];
-        OPCODES[(self.0 >> 35) as usize % 8]
+        OPCODES[usize::from(self.0 % SIGNALED)]
     }
 
     /// Whether the program asked for a completion.
-    #[inline(always)]
     pub(super) fn is_signaled(self) -> bool {
-        self.0 >> 38 & 1 != 0
+        self.0 & SIGNALED != 0
     }
 }
 
-#[inline(always)]
-fn identity(position: u32) -> u64 {
-    u64::from(position & !POSITION_LOW) << 32 | SET
+impl Tracker {
+    /// Of a ring of so many quanta; a power of two.
+    pub(super) fn new(quanta: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self { cells: Slots::new(quanta)?, kinds: Slots::new(quanta)? })
+    }
+
+    /// Remembers a WQE at its position.
+    #[inline(always)]
+    pub(super) fn set(&self, position: u32, wr_id: u64, tracked: Tracked) {
+        let cell = self.cells.at(position);
+        cell.wr_id.store(wr_id, Ordering::Relaxed);
+        cell.length.store(tracked.length, Ordering::Relaxed);
+        cell.end.store(tracked.end, Ordering::Relaxed);
+        self.kinds.at(position).store(tracked.kind.0, Ordering::Relaxed);
+    }
+
+    /// The cell of an index of the ring, if it has so many.
+    #[inline(always)]
+    pub(super) fn get(&self, index: usize) -> Option<&Tracking> {
+        self.cells.get(index)
+    }
+
+    /// The cell of a position.
+    #[inline(always)]
+    pub(super) fn at(&self, position: u32) -> &Tracking {
+        self.cells.at(position)
+    }
+
+    /// Quanta of the WQE that was placed last at a position; `None` for padding.
+    pub(super) fn quanta_at(&self, position: u32) -> Option<u32> {
+        let quanta = self.at(position).end().wrapping_sub(position);
+        (quanta < FAR).then_some(quanta)
+    }
+
+    /// The kind of the WQE at a position.
+    pub(super) fn kind(&self, position: u32) -> Kind {
+        Kind(self.kinds.at(position).load(Ordering::Relaxed))
+    }
 }
 
 impl Tracking {
-    /// Remembers a WQE.
-    #[inline(always)]
-    pub(super) fn set(&self, wr_id: u64, tracked: Tracked) {
-        self.wr_id.store(wr_id, Ordering::Relaxed);
-        self.detail.store(tracked.0, Ordering::Relaxed);
-    }
-
-    /// Remembers nothing: no WQE starts here.
-    pub(super) fn clear(&self) {
-        self.set(0, Tracked::NONE);
-    }
-
     /// The program's id of the WQE.
     #[inline(always)]
     pub(super) fn wr_id(&self) -> u64 {
         self.wr_id.load(Ordering::Relaxed)
     }
 
-    /// The rest of what is remembered.
+    /// Bytes of the message.
     #[inline(always)]
-    pub(super) fn tracked(&self) -> Tracked {
-        Tracked(self.detail.load(Ordering::Relaxed))
+    pub(super) fn length(&self) -> u32 {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Position behind the WQE.
+    #[inline(always)]
+    pub(super) fn end(&self) -> u32 {
+        self.end.load(Ordering::Relaxed)
     }
 }
 
@@ -218,28 +253,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tracked_fields_keep_to_themselves() {
-        let tracked = Tracked::new(0xFFFF_FE00, 8, u32::MAX, CompletionOpcode::LocalInvalidate, true);
-        assert_eq!(tracked.quanta(), 8);
-        assert_eq!(tracked.length(), u32::MAX);
-        assert_eq!(tracked.opcode(), Some(CompletionOpcode::LocalInvalidate));
-        assert!(tracked.is_signaled());
-        assert!(tracked.starts_at(0xFFFF_FE00));
-        let padding = Tracked::padding(512);
-        let prepared = Tracked::prepared(CompletionOpcode::RdmaRead, true).placed(0xFFFF_FE07, u32::MAX);
-        assert_eq!(prepared, Tracked::new(0xFFFF_FE07, 1, u32::MAX, CompletionOpcode::RdmaRead, true));
-        assert_eq!((padding.quanta(), padding.opcode(), padding.is_signaled()), (1, None, false));
-        assert!(padding.starts_at(512) && !padding.starts_at(0) && !padding.starts_at(1024));
-        for opcode in [CompletionOpcode::Send, CompletionOpcode::FetchAdd] {
-            assert_eq!(Tracked::new(0, 1, 0, opcode, false).opcode(), Some(opcode));
-        }
+    fn what_is_tracked_keeps_to_itself() {
+        let tracker = Tracker::new(2).unwrap();
+        tracker.set(1, u64::MAX, Tracked::none(1));
+        let tracked = Tracked::new(0xFFFF_FFF8, 8, u32::MAX, CompletionOpcode::LocalInvalidate, true);
+        tracker.set(0xFFFF_FFF8, 7, tracked);
+        let cell = tracker.get(0).unwrap();
+        assert_eq!((cell.wr_id(), cell.length(), cell.end()), (7, u32::MAX, 0));
+        assert_eq!(tracker.kind(0), Kind::new(CompletionOpcode::LocalInvalidate, true));
+        assert!(tracker.get(2).is_none());
+        assert_eq!((tracker.quanta_at(0xFFFF_FFF8), tracker.quanta_at(1)), (Some(8), None));
+        let prepared = Tracked::prepared(CompletionOpcode::RdmaRead, true).placed(0xFFFF_FFFF, u32::MAX);
+        assert_eq!(prepared, Tracked::new(0xFFFF_FFFF, 1, u32::MAX, CompletionOpcode::RdmaRead, true));
     }
 
     #[test]
-    fn a_cell_never_set_is_no_wqe() {
-        let slots = Slots::<Tracking>::new(512).unwrap();
-        for position in 0..512 {
-            assert!(!slots.at(position).tracked().starts_at(position));
+    fn every_kind() {
+        for opcode in [
+            CompletionOpcode::Send,
+            CompletionOpcode::RdmaWrite,
+            CompletionOpcode::RdmaRead,
+            CompletionOpcode::CompareSwap,
+            CompletionOpcode::FetchAdd,
+            CompletionOpcode::BindWindow,
+            CompletionOpcode::LocalInvalidate,
+        ] {
+            for signaled in [false, true] {
+                let kind = Kind::new(opcode, signaled);
+                assert_eq!((kind.opcode(), kind.is_signaled()), (opcode, signaled));
+            }
         }
     }
 }

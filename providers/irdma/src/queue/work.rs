@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::slots::Tracked;
-use crate::format::{Fragment, Opcode, SendHeader, VALID};
+use crate::format::{CompletionOpcode, Fragment, Opcode, SendHeader, VALID};
 use crate::generation::Generation;
 use crate::ring::QuantumRing;
 
@@ -75,7 +75,7 @@ impl PreparedRequest {
         wr_id: 0,
         opcode: Opcode::Nop,
         header: SendHeader::from_bits(0),
-        tracked: Tracked::NONE,
+        tracked: Tracked::prepared(CompletionOpcode::Send, false),
         remote: 0,
     };
 

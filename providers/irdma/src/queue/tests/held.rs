@@ -96,7 +96,10 @@ fn equal<G: Generation>(
         device.assert_nothing_ahead();
         for index in 0..512 {
             let position = device.position().wrapping_add(index);
-            prop_assert!(queue.outstanding(position % 512).is_none(), "a work request that was dropped");
+            prop_assert!(
+                queue.outstanding(position as usize % 512).is_none(),
+                "a work request that was dropped"
+            );
         }
 
         held::<G>(&queue, posted, true);
@@ -113,8 +116,8 @@ fn equal<G: Generation>(
                 break;
             };
             for queue in [&queue, &twin_queue] {
-                if let Some((position, tracked)) = queue.outstanding(wqe.index) {
-                    queue.retire(position, tracked);
+                if let Some((_, end)) = queue.outstanding(wqe.index as usize) {
+                    queue.retire(end);
                 }
             }
             // Inline data of a stack's other place: the same bytes, so the same words; addresses differ.

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use crate::format::{Opcode, ReceiveOpcodes, Status};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
-use crate::mock::{CompletionDevice, Pair, Pairs};
-use crate::queue::{SendRequest, Service};
+use crate::mock::{CompletionDevice, Pair, Pairs, Taken};
+use crate::queue::{CompletionQueue, SendRequest, Service};
 
 const CONTEXT: u64 = 0x10_0040;
 
@@ -44,20 +44,30 @@ fn status() -> impl Strategy<Value = u64> {
     })
 }
 
-fn entry() -> impl Strategy<Value = [u64; 4]> {
-    (word(), word(), word(), prop_oneof![status(), any::<u64>()]).prop_map(|(a, b, c, d)| [a, b, c, d])
+/// The status of a success, without anything besides.
+fn success() -> impl Strategy<Value = u64> {
+    let opcode = prop_oneof![Just(0u64), Just(3), 0..64u64];
+    (any::<bool>(), opcode, 0..14u64)
+        .prop_map(|(send, opcode, index)| u64::from(send) << 62 | opcode << 56 | index << 32)
 }
 
-fn attack<G: Generation>(
+fn entry() -> impl Strategy<Value = [u64; 4]> {
+    let context = prop_oneof![3 => Just(CONTEXT), 1 => word()];
+    let status = prop_oneof![status(), success(), any::<u64>()];
+    (word(), context, word(), status).prop_map(|(a, b, c, d)| [a, b, c, d])
+}
+
+/// Work, and a queue with such CQEs; behind them, unless `raw`, one that is as it should be.
+fn scene<G: Generation>(
     slot_bytes: usize,
     entries: &[([u64; 4], [u64; 4])],
     raw: bool,
-) -> Result<(), TestCaseError> {
+) -> (Pairs, CompletionDevice, CompletionQueue) {
     let service = if entries.len().is_multiple_of(2) { Service::Connected } else { Service::Datagram };
     let victim = busy::<G>(CONTEXT, service, ReceiveOpcodes::WIRE, 12);
     let bystander = busy::<G>(CONTEXT + 1, Service::Connected, ReceiveOpcodes::WIRE, 1);
     let pairs = Pairs([victim, bystander].into());
-    let (mut device, mut cq) = CompletionDevice::new(64, slot_bytes);
+    let (mut device, cq) = CompletionDevice::new(64, slot_bytes);
     for (entry, extension) in entries {
         if raw {
             // No valid bit put right, no place kept.
@@ -74,6 +84,50 @@ fn attack<G: Generation>(
     if !raw {
         device.complete([0, CONTEXT + 1, 0, 1 << 62 | 3 << 56]);
     }
+    (pairs, device, cq)
+}
+
+/// The same completions come whichever way they are taken: one by one, many in a call, and
+/// without the shortcut for those that most are.
+fn compare<G: Generation>(
+    slot_bytes: usize,
+    entries: &[([u64; 4], [u64; 4])],
+    raw: bool,
+) -> Result<(), TestCaseError> {
+    let (pairs, device, mut cq) = scene::<G>(slot_bytes, entries, raw);
+    let completions = Vec::from_iter(core::iter::from_fn(|| cq.poll::<G, _>(&pairs)));
+    let consumer = device.consumer();
+    for count in [1, 3, 100] {
+        let (pairs, device, mut cq) = scene::<G>(slot_bytes, entries, raw);
+        let mut taken = Vec::new();
+        loop {
+            let more = cq.poll_many::<G, _>(&pairs, count);
+            if more.is_empty() {
+                break;
+            }
+            taken.extend(more);
+        }
+        prop_assert_eq!(&taken, &completions);
+        prop_assert_eq!(device.consumer(), consumer);
+    }
+    let (pairs, device, mut cq) = scene::<G>(slot_bytes, entries, raw);
+    let mut taken = Vec::new();
+    let mut sink = Taken::default();
+    while cq.take_slowly::<G, _, _>(&pairs, &mut sink) {
+        taken.extend(sink.completion.take());
+    }
+    prop_assert_eq!(&taken, &completions);
+    prop_assert_eq!(device.consumer(), consumer);
+    Ok(())
+}
+
+fn attack<G: Generation>(
+    slot_bytes: usize,
+    entries: &[([u64; 4], [u64; 4])],
+    raw: bool,
+) -> Result<(), TestCaseError> {
+    compare::<G>(slot_bytes, entries, raw)?;
+    let (pairs, _device, mut cq) = scene::<G>(slot_bytes, entries, raw);
     let mut completions = Vec::new();
     while let Some(completion) = cq.poll::<G, _>(&pairs) {
         completions.push(completion);

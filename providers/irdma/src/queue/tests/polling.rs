@@ -2,15 +2,20 @@
 
 use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, Status};
 use crate::generation::{Gen2, Gen3, Generation};
-use crate::mock::{CompletionDevice, Pair, Pairs};
-use crate::queue::{Completion, CompletionFlags, CompletionQueue, SendRequest, Service, Sge, Side};
+use crate::mock::{CompletionDevice, Pair, Pairs, Taken};
+use crate::queue::{
+    Completion, CompletionFlags, CompletionQueue, Origin, SendRequest, Service, Sge, Side, Usual,
+};
 
 const CONTEXT: u64 = 0x5A5A_0000;
 const SEND: u64 = 1 << 62;
 const ERROR: u64 = 1 << 55;
 const KEY_INVALIDATED: u64 = 1 << 53;
 const IMMEDIATE_VALID: u64 = 1 << 62;
+/// A CQE's word of the QP's number. The QP has another one, and is believed.
 const NUMBER: u64 = 0x42 << 32;
+/// The QP's.
+const OWN_NUMBER: u32 = 0x1234;
 
 fn send_request(wr_id: u64, opcode: Opcode, signaled: bool) -> SendRequest {
     SendRequest { wr_id, opcode, signaled, fence: false, remote_key: 0, remote: 0 }
@@ -41,19 +46,24 @@ fn a_send() {
     let (mut device, mut cq) = CompletionDevice::new(8, 32);
     assert_eq!(poll::<Gen2>(&mut cq, &pairs), None);
     device.complete([0xFFFF_0000_1234, CONTEXT, NUMBER | 0x99, SEND | 3 << 56]);
+    let mut taken = Taken::default();
+    assert_eq!(cq.take_usual(&pairs, &mut taken), Usual::Completed);
+    assert_eq!(taken.timestamp, 0xFFFF);
     assert_eq!(
-        poll::<Gen2>(&mut cq, &pairs),
+        taken.completion,
         Some(Completion {
             wr_id: 7,
             status: Status::Success,
             opcode: CompletionOpcode::Send,
             vendor_error: 0,
             length: 100,
-            data: 0,
-            queue_pair: 0x42,
-            source_queue_pair: 0x42,
-            flags: CompletionFlags::empty(),
-            timestamp: 0xFFFF,
+            origin: Origin {
+                data: 0,
+                queue_pair: OWN_NUMBER,
+                source_queue_pair: OWN_NUMBER,
+                flags: CompletionFlags::empty(),
+            },
+            absent: 0,
         })
     );
     assert_eq!(device.consumer(), 1);
@@ -108,9 +118,9 @@ fn every_opcode_of_a_receive() {
                     "{opcodes:?} {field:#x}"
                 );
                 assert_eq!((completion.wr_id, completion.length), (8, 55));
-                assert_eq!(completion.flags.contains(CompletionFlags::IMMEDIATE), immediate);
+                assert_eq!(completion.origin.flags.contains(CompletionFlags::IMMEDIATE), immediate);
                 if immediate {
-                    assert_eq!(completion.data.to_ne_bytes(), [1, 2, 3, 4]);
+                    assert_eq!(completion.origin.data.to_ne_bytes(), [1, 2, 3, 4]);
                 }
             }
         }
@@ -123,8 +133,11 @@ fn an_invalidated_key_is_told_as_it_is() {
     let (mut device, mut cq) = CompletionDevice::new(8, 32);
     device.complete([0, CONTEXT, NUMBER | 0xABCD, 0x17 << 56 | KEY_INVALIDATED]);
     let completion = poll::<Gen2>(&mut cq, &pairs).unwrap();
-    assert_eq!((completion.flags, completion.data), (CompletionFlags::INVALIDATED, 0xABCD));
-    assert_eq!((completion.opcode, completion.source_queue_pair), (CompletionOpcode::Receive, 0x42));
+    assert_eq!((completion.origin.flags, completion.origin.data), (CompletionFlags::INVALIDATED, 0xABCD));
+    assert_eq!(
+        (completion.opcode, completion.origin.source_queue_pair),
+        (CompletionOpcode::Receive, OWN_NUMBER)
+    );
 }
 
 #[test]
@@ -137,13 +150,13 @@ fn a_datagram_has_a_header_and_a_sender() {
         [0x11, 0, 0, IMMEDIATE_VALID],
     );
     let completion = poll::<Gen2>(&mut cq, &pairs).unwrap();
-    assert_eq!(completion.flags, CompletionFlags::HEADER | CompletionFlags::IMMEDIATE);
-    assert_eq!((completion.source_queue_pair, completion.queue_pair), (0x777, 0x42));
-    assert_eq!((completion.data, completion.length), (0x11u32.to_be(), 1064));
+    assert_eq!(completion.origin.flags, CompletionFlags::HEADER | CompletionFlags::IMMEDIATE);
+    assert_eq!((completion.origin.source_queue_pair, completion.origin.queue_pair), (0x777, OWN_NUMBER));
+    assert_eq!((completion.origin.data, completion.length), (0x11u32.to_be(), 1064));
     // A send of the same QP has no header.
     device.complete([0, CONTEXT, NUMBER, SEND | 3 << 56]);
     let completion = poll::<Gen2>(&mut cq, &pairs).unwrap();
-    assert_eq!(completion.flags, CompletionFlags::empty());
+    assert_eq!(completion.origin.flags, CompletionFlags::empty());
 }
 
 #[test]
@@ -165,7 +178,7 @@ fn an_extension_may_cross_the_end_of_the_ring() {
             assert!(!slot);
         }
         let completion = poll::<Gen2>(&mut cq, &pairs).unwrap();
-        assert_eq!((completion.wr_id, completion.data), (8, lap.to_be()));
+        assert_eq!((completion.wr_id, completion.origin.data), (8, lap.to_be()));
         assert_eq!(device.consumer(), 1);
         // The WQE of the next lap, at the same index of its ring.
         for _ in 0..16 {
@@ -186,7 +199,7 @@ fn wide_slots_hold_their_extension() {
     device.complete_first_half([9, CONTEXT, NUMBER, 0]);
     assert_eq!(poll::<Gen3>(&mut cq, &pairs), None);
     device.complete_extended([9, CONTEXT, NUMBER, 0], [3, 0, 0, IMMEDIATE_VALID]);
-    assert_eq!(poll::<Gen3>(&mut cq, &pairs).unwrap().data, 3u32.to_be());
+    assert_eq!(poll::<Gen3>(&mut cq, &pairs).unwrap().origin.data, 3u32.to_be());
     assert_eq!(device.consumer(), 1);
 }
 

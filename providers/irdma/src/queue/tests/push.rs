@@ -98,8 +98,8 @@ fn in_ring(device: &SendDevice, index: u32, quanta: u32) -> Vec<u64> {
 
 /// All that was posted completes.
 fn retire(queue: &SendQueue, index: u32) {
-    let (position, tracked) = queue.outstanding(index).expect("outstanding");
-    queue.retire(position, tracked);
+    let (_, end) = queue.outstanding(index as usize).expect("outstanding");
+    queue.retire(end);
 }
 
 #[test]

@@ -1,0 +1,427 @@
+//! CQEs that take more than a look: with an immediate or another extension, of shared
+//! receives, errors, flushes, and those that nobody waits for.
+
+use core::marker::PhantomData;
+
+use super::completion::{CompletionFlags, Directory, Member, Origin, Outcome, Side, Sink};
+use super::poll::{Usual, take_usual};
+use super::queue_pair::{QueuePair, Service};
+use super::slots::{Kind, Tracking};
+use crate::barrier;
+use crate::format::{
+    CompletionOpcode, CqeExtensionFlags, CqeIdentity, CqePayload, CqeStatus, EXTENSION_FLAGS,
+    EXTENSION_IMMEDIATE, EXTENSION_SHARED_CONTEXT, FlushCode, MAJOR_FLUSHED, MAJOR_SHARED_FLUSHED, Opcode,
+    Status, VALID, VALID_WORD, is_datagram_note,
+};
+use crate::generation::Generation;
+use crate::ring::{CompletionRing, Direct, ShadowArea};
+
+/// What came of looking at the next CQE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// There is none.
+    Empty,
+    /// It was consumed and is none of the program's business, or not yet.
+    Passed,
+    /// It completes a work request.
+    Completed,
+}
+
+/// A CQE that has come.
+struct Cqe {
+    payload: CqePayload,
+    context: u64,
+    identity: CqeIdentity,
+    status: CqeStatus,
+    immediate: Option<u32>,
+}
+
+/// How a CQE with the error bit ended its work request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// In a flush.
+    Flushed(FlushCode),
+    /// In some other way.
+    Unknown,
+}
+
+impl Cqe {
+    /// The next CQE, if it has come in full.
+    #[inline(always)]
+    fn read(ring: &CompletionRing) -> Option<Self> {
+        let entry = ring.entry();
+        let status = entry[VALID_WORD].load();
+        if (status ^ ring.valid()) & VALID != 0 {
+            return None;
+        }
+        barrier::after_valid_bit();
+        let status = CqeStatus::from_bits(status);
+        let mut immediate = None;
+        if status.extended() {
+            let (extension, valid) = ring.extension();
+            let flags = extension[EXTENSION_FLAGS].load();
+            if (flags ^ valid) & VALID != 0 {
+                return None;
+            }
+            barrier::after_valid_bit();
+            if CqeExtensionFlags::from_bits(flags).has_immediate() {
+                immediate = Some(extension[EXTENSION_IMMEDIATE].load() as u32);
+            }
+        }
+        Some(Self {
+            payload: CqePayload::from_bits(entry[0].load()),
+            context: entry[1].load(),
+            identity: CqeIdentity::from_bits(entry[2].load()),
+            status,
+            immediate,
+        })
+    }
+
+    /// The completion context of the QP whose shared receive completed.
+    #[inline(always)]
+    fn shared_context(&self, ring: &CompletionRing) -> Option<u64> {
+        // In a 64-byte slot the word is there whether or not the rest of the
+        // extension is.
+        (ring.is_wide() || self.status.extended())
+            .then(|| ring.extension().0[EXTENSION_SHARED_CONTEXT].load())
+    }
+
+    /// Of a CQE with the error bit: how it ended, and the code for the program.
+    fn failure(&self) -> (Failure, u32) {
+        let (major, minor) = (self.status.major_error(), self.status.minor_error());
+        let (failure, minor) = match major {
+            MAJOR_FLUSHED => (Failure::Flushed(FlushCode::from_minor(minor)), minor),
+            MAJOR_SHARED_FLUSHED => {
+                let code = FlushCode::from_event(minor);
+                (Failure::Flushed(code), code.number())
+            }
+            _ => (Failure::Unknown, minor),
+        };
+        (failure, u32::from(major) << 16 | u32::from(minor))
+    }
+
+    /// Whose the completion is and the immediate that came with it.
+    fn origin(&self, plain: &Origin) -> Origin {
+        let mut origin = *plain;
+        if let Some(immediate) = self.immediate {
+            origin.data = immediate.to_be();
+            origin.flags = CompletionFlags::IMMEDIATE;
+        }
+        origin
+    }
+
+    /// The outcome of a send WQE.
+    fn send_outcome(&self, cell: &Tracking, kind: Kind) -> Outcome {
+        let (opcode, status, length) = match Opcode::decode_completion(self.status.opcode()) {
+            Some(opcode) => (opcode, Status::Success, cell.length()),
+            None => (kind.opcode(), Status::General, 0),
+        };
+        Outcome { wr_id: cell.wr_id(), status, opcode, vendor_error: 0, length }
+    }
+
+    /// The outcome of a receive WQE, and whose it is.
+    #[inline(always)]
+    fn receive_outcome(&self, wr_id: u64, queues: &QueuePair) -> (Outcome, Origin) {
+        let messages = &queues.receive.retired.messages;
+        let mut origin = self.origin(&messages.origin);
+        match messages.service {
+            Service::Datagram => {
+                origin.flags |= CompletionFlags::HEADER;
+                origin.source_queue_pair = self.identity.source_queue_pair();
+            }
+            // No message has both.
+            Service::Connected if self.status.key_invalidated() => {
+                origin.data = self.identity.invalidated_key();
+                origin.flags = CompletionFlags::INVALIDATED;
+            }
+            Service::Connected => {}
+        }
+        let outcome = Outcome {
+            wr_id,
+            status: Status::Success,
+            opcode: messages.opcodes.decode(self.status.opcode(), self.immediate.is_some()),
+            vendor_error: 0,
+            length: self.payload.length(),
+        };
+        (outcome, origin)
+    }
+}
+
+/// Reads one ring of a completion queue and puts a completion into a sink.
+pub(super) struct Reader<'queue, G, D, S> {
+    ring: &'queue mut CompletionRing,
+    shadow: &'queue ShadowArea,
+    directory: &'queue D,
+    sink: &'queue mut S,
+    generation: PhantomData<G>,
+}
+
+impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
+    #[inline(always)]
+    pub(super) fn new(
+        ring: &'queue mut CompletionRing,
+        shadow: &'queue ShadowArea,
+        directory: &'queue D,
+        sink: &'queue mut S,
+    ) -> Self {
+        Self { ring, shadow, directory, sink, generation: PhantomData }
+    }
+
+    /// Looks at the next CQE.
+    #[inline(always)]
+    pub(super) fn step(&mut self) -> Step {
+        let mut place = Direct { ring: self.ring, shadow: self.shadow };
+        match take_usual(&mut place, self.directory, self.sink) {
+            Usual::Completed => Step::Completed,
+            Usual::Empty => Step::Empty,
+            Usual::Unusual => self.step_unusual(),
+        }
+    }
+
+    /// Looks at a next CQE that is not as usual.
+    #[inline(always)]
+    pub(super) fn step_unusual(&mut self) -> Step {
+        let Some(cqe) = Cqe::read(self.ring) else { return Step::Empty };
+        // What is outside of functions of their own is the rest of what happens without errors.
+        if cqe.status.send() || cqe.status.error() {
+            self.step_rare()
+        } else if cqe.status.shared() {
+            self.step_shared(&cqe)
+        } else {
+            match self.directory.find(cqe.context, Side::Receive) {
+                Some(member) => self.step_receive(&cqe, member),
+                None => self.pass(&cqe),
+            }
+        }
+    }
+
+    /// The same, for errors and whatever is of the send queue.
+    #[cold]
+    #[inline(never)]
+    fn step_rare(&mut self) -> Step {
+        let Some(cqe) = Cqe::read(self.ring) else { return Step::Empty };
+        if cqe.status.send() {
+            match self.directory.find(cqe.context, Side::Send) {
+                Some(member) => self.step_send(&cqe, member),
+                None => self.pass(&cqe),
+            }
+        } else if cqe.status.shared() {
+            self.step_shared(&cqe)
+        } else {
+            match self.directory.find(cqe.context, Side::Receive) {
+                Some(member) => self.step_failed_receive(&cqe, member),
+                None => self.pass(&cqe),
+            }
+        }
+    }
+
+    /// Puts a completion into the sink.
+    #[inline(always)]
+    fn put(&mut self, cqe: &Cqe, outcome: Outcome, origin: &Origin) -> Step {
+        self.sink.put(outcome, origin, || cqe.payload.timestamp());
+        Step::Completed
+    }
+
+    fn step_send(&mut self, cqe: &Cqe, member: &D::Member) -> Step {
+        let queues = member.queues();
+        let send = &queues.send;
+        let index = cqe.status.wqe_index().into();
+        if cqe.status.push_dropped() {
+            send.note_dropped_push();
+        }
+        if !cqe.status.error() {
+            let Some((cell, kind)) = send.outstanding_kind(index) else { return self.pass(cqe) };
+            let outcome = cqe.send_outcome(cell, kind);
+            // The slot of the CQE goes back first: see `take_send` in `poll`.
+            self.consume(cqe);
+            send.retire(cell.end());
+            return self.put(cqe, outcome, &cqe.origin(send.origin()));
+        }
+        let (failure, vendor_error) = cqe.failure();
+        let Failure::Flushed(code) = failure else {
+            let Some((cell, kind)) = send.outstanding_kind(index) else { return self.pass(cqe) };
+            let note = queues.service() == Service::Datagram && is_datagram_note(cqe.status.major_error());
+            if note && !kind.is_signaled() {
+                return self.pass(cqe);
+            }
+            let mut outcome = cqe.send_outcome(cell, kind);
+            if !note {
+                outcome.status = Status::General;
+                outcome.vendor_error = vendor_error;
+                outcome.length = 0;
+            }
+            self.consume(cqe);
+            send.retire(cell.end());
+            return self.put(cqe, outcome, &cqe.origin(send.origin()));
+        };
+
+        queues.set_in_error();
+        let Some((cell, kind)) = send.oldest() else {
+            return self.pass_flush(cqe, member, Side::Send);
+        };
+        let (mut outcome, own) = (cqe.send_outcome(cell, kind), kind.opcode());
+        outcome.opcode = own;
+        outcome.length = cell.length();
+        outcome.vendor_error = vendor_error;
+        // A bind that the region does not allow is reported as a fault of protection.
+        outcome.status = match (own, code) {
+            (CompletionOpcode::BindWindow, FlushCode::PROTECTION) => Status::WindowBind,
+            _ => code.status(),
+        };
+        send.retire(cell.end());
+        self.consume_flush(cqe, member, Side::Send);
+        self.put(cqe, outcome, &cqe.origin(send.origin()))
+    }
+
+    #[inline(always)]
+    fn step_receive(&mut self, cqe: &Cqe, member: &D::Member) -> Step {
+        let queues = member.queues();
+        let receive = &queues.receive;
+        let index = cqe.status.wqe_index().into();
+        let Some(position) = receive.outstanding(index) else { return self.pass(cqe) };
+        let (outcome, origin) = cqe.receive_outcome(receive.wr_id(position), queues);
+        // As in `step_send`.
+        self.consume(cqe);
+        receive.retire(position);
+        self.put(cqe, outcome, &origin)
+    }
+
+    fn step_failed_receive(&mut self, cqe: &Cqe, member: &D::Member) -> Step {
+        let queues = member.queues();
+        let receive = &queues.receive;
+        let (failure, vendor_error) = cqe.failure();
+        if failure != Failure::Unknown {
+            queues.set_in_error();
+        }
+        let Some(position) = receive.oldest() else {
+            return match failure {
+                Failure::Flushed(_) => self.pass_flush(cqe, member, Side::Receive),
+                Failure::Unknown => self.pass(cqe),
+            };
+        };
+        let (mut outcome, origin) = cqe.receive_outcome(receive.wr_id(position), queues);
+        outcome.vendor_error = vendor_error;
+        receive.retire(position);
+        match failure {
+            Failure::Flushed(code) => {
+                outcome.status = code.status();
+                // No message, so nothing to tell the kinds of receives apart by.
+                outcome.opcode = CompletionOpcode::Receive;
+                self.consume_flush(cqe, member, Side::Receive);
+            }
+            Failure::Unknown => {
+                outcome.status = Status::General;
+                self.consume(cqe);
+            }
+        }
+        self.put(cqe, outcome, &origin)
+    }
+
+    #[inline(always)]
+    fn step_shared(&mut self, cqe: &Cqe) -> Step {
+        let directory = self.directory;
+        let member = cqe.shared_context(self.ring).and_then(|context| directory.find(context, Side::Receive));
+        let Some(member) = member else { return self.pass(cqe) };
+        let Some(shared) = member.shared() else { return self.pass(cqe) };
+        let queues = member.queues();
+        // Here the word of the context is the program's id.
+        let (mut outcome, origin) = cqe.receive_outcome(cqe.context, queues);
+        if cqe.status.error() {
+            let (failure, vendor_error) = cqe.failure();
+            outcome.vendor_error = vendor_error;
+            outcome.status = match failure {
+                Failure::Flushed(code) => {
+                    queues.set_in_error();
+                    outcome.opcode = CompletionOpcode::Receive;
+                    code.status()
+                }
+                Failure::Unknown => Status::General,
+            };
+        }
+        // As in `step_send`.
+        self.consume(cqe);
+        if shared.retire_one() { self.put(cqe, outcome, &origin) } else { Step::Passed }
+    }
+
+    /// Hands the slot of the CQE back to the device.
+    #[inline(always)]
+    fn consume(&mut self, cqe: &Cqe) {
+        self.ring.pass(cqe.status.extended(), self.shadow);
+    }
+
+    /// Passes over a CQE that nobody waits for.
+    #[inline(always)]
+    fn pass(&mut self, cqe: &Cqe) -> Step {
+        self.consume(cqe);
+        Step::Passed
+    }
+
+    /// After a completion was made of a flush CQE: hands it back, or keeps it to make
+    /// further completions of.
+    fn consume_flush(&mut self, cqe: &Cqe, member: &D::Member, side: Side) {
+        if G::FLUSHES_EACH {
+            self.abandon(member, side);
+            self.consume(cqe);
+            return;
+        }
+        if Self::is_drained(member, side) {
+            self.consume(cqe);
+            return;
+        }
+        // Only the first work request is told what went wrong.
+        let rest = cqe.status.with_minor_error(FlushCode::GENERAL.number());
+        self.ring.entry()[VALID_WORD].store(rest.bits());
+    }
+
+    /// A flush CQE of a queue that seems empty: unless something was posted at this
+    /// very moment, it is of no more use.
+    fn pass_flush(&mut self, cqe: &Cqe, member: &D::Member, side: Side) -> Step {
+        if G::FLUSHES_EACH {
+            self.abandon(member, side);
+            self.consume(cqe);
+        } else if Self::is_drained(member, side) {
+            self.consume(cqe);
+        }
+        Step::Passed
+    }
+
+    /// Whether a queue is empty, and whoever posts to it from now on knows that the
+    /// QP is in error.
+    fn is_drained(member: &D::Member, side: Side) -> bool {
+        let is_empty = || match side {
+            Side::Send => member.queues().send.is_empty(),
+            Side::Receive => member.queues().receive.is_empty(),
+        };
+        is_empty() && {
+            member.await_poster(side);
+            is_empty()
+        }
+    }
+
+    /// Gives up a queue of which the device has written a flush CQE.
+    fn abandon(&self, member: &D::Member, side: Side) {
+        if member.queues().abandon(side) {
+            member.await_poster(side);
+        }
+        // After that, so that the search sees all that nobody else will look for.
+        self.directory.note_abandoned();
+    }
+}
+
+/// CQEs that have come in a ring for shared receives of the QP with that completion context.
+pub(super) fn shared_receives(ring: &CompletionRing, context: u64) -> u32 {
+    let mut ring = ring.reader();
+    let mut count = 0;
+    for _ in 0..ring.slots() {
+        let Some(cqe) = Cqe::read(&ring) else { break };
+        let is_shared = !cqe.status.send() && cqe.status.shared();
+        count += u32::from(is_shared && cqe.shared_context(&ring) == Some(context));
+        ring.advance(cqe.status.extended());
+    }
+    count
+}
+
+/// Whether a CQE has come in a ring.
+pub(super) fn is_ready(ring: &CompletionRing) -> bool {
+    Cqe::read(ring).is_some()
+}
