@@ -91,10 +91,10 @@ impl Running {
         })
     }
 
-    /// Asks it to end, as a person would with Ctrl-C.
-    pub fn interrupt(&self) {
+    /// Asks it to end. Not by SIGINT, which what a shell started in the background ignores.
+    pub fn terminate(&self) {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
-            let _ = rustix::process::kill_process(pid, Signal::INT);
+            let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
     }
 

@@ -10,7 +10,9 @@ mod programs;
 mod pyverbs;
 mod session;
 mod speed;
+mod ucx;
 mod verbs;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,8 @@ pub fn run(options: Options) -> Result<ExitCode> {
     code::check(&mut session);
     object::check(&mut session);
     programs::check(&mut session);
+    watch::check(&mut session);
+    ucx::check(&mut session);
     verbs::check(&mut session);
     pyverbs::check(&mut session);
     differential::check(&mut session);

@@ -114,20 +114,41 @@ pub fn cases(full: bool) -> Vec<Case> {
     cases
 }
 
-/// What only the third generation has; the C provider of rdma-core 44 does not know it.
+/// What only the third generation has, and programs that use more of it than of the second; the
+/// C provider of rdma-core 44 does not know it.
 const THIRD_GENERATION: &[(&str, &str, Expect)] = &[
     ("ibv_srq_pingpong", "-g 0", PINGPONG),
     ("ibv_srq_pingpong", "-g 0 -e", PINGPONG),
+    ("ibv_srq_pingpong", "-g 0 -c", PINGPONG),
+    ("ibv_srq_pingpong", "-g 0 -q 1 -s 1", PINGPONG),
+    ("ibv_srq_pingpong", "-g 0 -q 64 -n 100 -r 1000 -m 2048 -l 3", PINGPONG),
     ("ibv_rc_pingpong", "-g 0", PINGPONG),
     ("ibv_rc_pingpong", "-g 0 -t", PINGPONG),
     ("ibv_ud_pingpong", "-g 0", PINGPONG),
     ("ib_send_bw", "-F -n 100 -s 1024 --use-srq -q 4", Expect::Sizes(1)),
     ("ib_send_bw", "-c UD -F -n 100 -s 1024 --use-srq", Expect::Sizes(1)),
     ("ib_send_lat", "-F -n 100 -I 64 --use-srq", Expect::Sizes(1)),
+    ("ib_send_lat", "-F -n 100 -I 64 --use-srq --use_old_post_send", Expect::Sizes(1)),
+    ("ib_send_lat", "-c UD -F -n 100 -I 64 --use-srq -e", Expect::Sizes(1)),
+    ("ib_send_bw", "-F -n 100 -s 1024 --use-srq -q 16 -e", Expect::Sizes(1)),
+    ("ib_send_bw", "-F -n 100 -s 1024 --use-srq -b --use_old_post_send", Expect::Sizes(1)),
+    ("ib_send_bw", "-F -D 1 -f 0 -s 1024 --use-srq -q 2", Expect::Sizes(1)),
+    ("ib_send_bw", "-F -n 96 -s 1024 -l 16 --recv_post_list=16", Expect::Sizes(1)),
+    ("ib_send_bw", "-c UD -F -n 100 -s 1024", Expect::Sizes(1)),
+    ("ib_send_bw", "-c UD -F -n 100 -s 1024 --use_old_post_send", Expect::Sizes(1)),
+    ("ib_send_lat", "-F -n 100 -I 216 -s 216", Expect::Sizes(1)),
     ("ib_write_bw", "-F -n 100 -a", Expect::Sizes(23)),
+    ("ib_write_bw", "-F -n 100 -s 1024 --use_old_post_send -q 16", Expect::Sizes(1)),
+    ("ib_read_bw", "-F -n 100 -a", Expect::Sizes(23)),
+    ("ib_read_bw", "-F -n 100 -s 1024 --use_old_post_send -q 16", Expect::Sizes(1)),
     ("ib_atomic_bw", "-F -n 100 -A FETCH_AND_ADD", Expect::Sizes(1)),
+    ("ib_atomic_bw", "-F -n 100 -A FETCH_AND_ADD --use_old_post_send", Expect::Sizes(1)),
     ("ib_atomic_bw", "-F -n 100 -A CMP_AND_SWAP -q 4", Expect::Sizes(1)),
+    ("ib_atomic_bw", "-F -n 100 -A CMP_AND_SWAP -q 16 -b", Expect::Sizes(1)),
+    ("ib_atomic_bw", "-F -n 96 -A CMP_AND_SWAP -l 16", Expect::Sizes(1)),
+    ("ib_atomic_bw", "-F -n 100 -A FETCH_AND_ADD -e", Expect::Sizes(1)),
     ("ib_atomic_lat", "-F -n 100 -A FETCH_AND_ADD", Expect::Sizes(1)),
+    ("ib_atomic_lat", "-F -n 100 -A FETCH_AND_ADD --use_old_post_send", Expect::Sizes(1)),
     ("ib_atomic_lat", "-F -n 100 -A CMP_AND_SWAP", Expect::Sizes(1)),
 ];
 
@@ -170,8 +191,9 @@ pub fn pushed() -> impl Iterator<Item = Case> {
 }
 
 impl Perftest {
-    /// Default, without work request builders, all sizes, both directions, four queue pairs,
-    /// posting lists, events, inline sizes around its limits, and four processes at once.
+    /// Default, without work request builders, all sizes, both directions, several queue pairs,
+    /// few and many signaled, posting lists, for a time, events, inline sizes around its limits, and
+    /// four processes at once.
     fn cases(&self, full: bool) -> Vec<Case> {
         let iterations = if full { 5000 } else { 100 };
         let mut cases = Vec::new();
@@ -196,10 +218,19 @@ impl Perftest {
         if self.is_bandwidth {
             add(format!("{default} -b"), one, 1);
             add(format!("{default} -q 4"), one, 1);
+            add(format!("{default} -q 16"), one, 1);
+            // As many signaled as there are, and all but the last unsignaled.
+            add(format!("{default} -Q 1"), one, 1);
+            add(format!("{default} -Q 50"), one, 1);
             let lists = format!("-n {} -s 1024{inline} -l 16", iterations / 16 * 16);
             add(lists.clone(), one, 1);
             add(format!("{lists} --use_old_post_send"), one, 1);
+            if self.program == "ib_send_bw" {
+                add(format!("{lists} --recv_post_list=16"), one, 1);
+            }
         }
+        // For a time instead of a number of messages.
+        add(format!("-D 1 -f 0 -s 1024{inline}"), one, 1);
         if self.has_events {
             add(format!("{default} -e"), one, 1);
         }

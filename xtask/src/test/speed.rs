@@ -130,7 +130,7 @@ fn idle(simulator: &Simulator, folder: &Path) -> Result<Verdict> {
     std::thread::sleep(Duration::from_secs(2));
     let spent = used() - before;
     ensure!(!program.has_ended()?, "ibv_asyncwatch has ended:\n{}", program.output());
-    program.interrupt();
+    program.terminate();
     ensure!(spent <= Duration::from_millis(10), "{} ms of processor time in 2 s", spent.as_millis());
     Ok(Verdict::Measured(spent.as_secs_f64()))
 }
