@@ -44,3 +44,76 @@ pub fn level(switch: &str) -> u32 {
     value(switch)
         .map_or(0, |value| value.to_str().and_then(|text| text.parse().ok()).unwrap_or(HIGHEST_LEVEL))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, id};
+
+    const SWITCH: &str = "IRDMA_SWITCH_OF_A_TEST";
+    /// Set in the processes that the tests below start.
+    const CHILD: &str = "IRDMA_CHILD_OF_A_TEST";
+    const NOBODY: u32 = 65534;
+
+    /// What a process with that value of the switch makes of it: on or off, and the level.
+    fn seen_by(command: &mut Command, switch: Option<&str>) -> String {
+        command
+            .args(["--exact", "environment::tests::child", "--nocapture"])
+            .env(CHILD, "1")
+            .env_remove(SWITCH);
+        command.envs(switch.map(|value| (SWITCH, value)));
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let seen = text.lines().find_map(|line| line.split_once("switch: ")).map(|(_, seen)| seen.to_owned());
+        seen.unwrap_or_else(|| panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)))
+    }
+
+    fn this_program() -> Command {
+        Command::new(std::env::current_exe().unwrap())
+    }
+
+    /// Not a test by itself: what the others start.
+    #[test]
+    fn child() {
+        if std::env::var_os(CHILD).is_some() {
+            println!("switch: {} {}", is_on(SWITCH), level(SWITCH));
+        }
+    }
+
+    #[test]
+    fn a_switch_is_on_unless_it_is_nothing_or_zero() {
+        for (value, seen) in [
+            (None, "false 0"),
+            (Some(""), "false 0"),
+            (Some("0"), "false 0"),
+            (Some("1"), "true 1"),
+            (Some("3"), "true 3"),
+            (Some("yes"), "true 4"),
+            (Some("-1"), "true 4"),
+        ] {
+            assert_eq!(seen_by(&mut this_program(), value), seen, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn programs_with_more_rights_than_their_user_do_not_look() {
+        // SAFETY: has no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            println!("not run: only root can make a program of another user's");
+            return;
+        }
+        // Where others may run it.
+        let copy = std::env::temp_dir().join(format!("irdma-secure-{}", id()));
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        chown(&copy, Some(0), Some(0)).unwrap();
+        let run = |mode| {
+            std::fs::set_permissions(&copy, PermissionsExt::from_mode(mode)).unwrap();
+            seen_by(Command::new(&copy).uid(NOBODY).gid(NOBODY), Some("1"))
+        };
+        let (plain, secure) = (run(0o755), run(0o4755));
+        std::fs::remove_file(&copy).unwrap();
+        assert_eq!((plain.as_str(), secure.as_str()), ("true 1", "false 0"));
+    }
+}

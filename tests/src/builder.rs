@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use crate::context::Pd;
 use crate::cq::Cq;
+use crate::device::Device;
 use crate::qp::{Qp, QpOptions};
 use crate::sys::*;
 use crate::work::SendWork;
 use crate::{Errno, clear_errno, last_errno};
 
-/// Every operation that a connected queue pair of any generation has.
+/// Every operation that a connected queue pair has on RoCE, of any generation.
 pub const CONNECTED: u32 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | IBV_QP_EX_WITH_SEND
@@ -18,6 +19,14 @@ pub const CONNECTED: u32 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_SEND_WITH_INV
     | IBV_QP_EX_WITH_RDMA_READ
     | IBV_QP_EX_WITH_LOCAL_INV;
+
+/// Those of [`CONNECTED`] that it has on this device: iWARP sends no immediates, and the legacy kernel does not
+/// say that writes may carry them.
+pub fn connected() -> u32 {
+    let device = Device::present();
+    let sends = if device.roce { CONNECTED } else { CONNECTED & !IBV_QP_EX_WITH_SEND_WITH_IMM };
+    if device.legacy == 0 { sends } else { sends & !IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM }
+}
 
 /// Every operation of a datagram queue pair.
 pub const DATAGRAMS: u32 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;

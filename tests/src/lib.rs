@@ -17,6 +17,7 @@ pub mod domain;
 pub mod fixtures;
 pub mod holdings;
 pub mod log;
+pub mod loopback;
 pub mod memory;
 pub mod process;
 pub mod qp;

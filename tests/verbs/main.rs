@@ -9,6 +9,7 @@ use std::process::ExitCode;
 mod absent;
 mod answers;
 mod atomics;
+mod batches;
 mod builders;
 mod concurrency;
 mod creation;
@@ -19,7 +20,9 @@ mod domains;
 mod errors;
 mod events;
 mod extended;
+mod fences;
 mod flush;
+mod huge;
 mod injected;
 mod inline;
 mod keys;
@@ -40,6 +43,8 @@ mod windows;
 fn main() -> ExitCode {
     irdma_tests::runner::main(&[
         operations::TESTS,
+        fences::TESTS,
+        huge::TESTS,
         inline::TESTS,
         datagrams::TESTS,
         errors::TESTS,
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         extended::TESTS,
         states::TESTS,
         builders::TESTS,
+        batches::TESTS,
         domains::TESTS,
         device::TESTS,
         lifetime::TESTS,

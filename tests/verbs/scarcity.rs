@@ -1,6 +1,6 @@
 //! Creating things without memory: an error number each time, and nothing left behind.
 
-use irdma_tests::builder::{CONNECTED, QpEx};
+use irdma_tests::builder::{QpEx, connected};
 use irdma_tests::context::{Context, Pd};
 use irdma_tests::cq::Cq;
 use irdma_tests::device::{Device, feature};
@@ -9,6 +9,11 @@ use irdma_tests::qp::{Qp, QpOptions};
 use irdma_tests::runner::{Test, on_c_provider, skip};
 use irdma_tests::srq::Srq;
 use irdma_tests::test;
+
+/// Requests of a long queue.
+fn many() -> u32 {
+    ((Device::present().send_quanta - 258) >> 3).min(1500)
+}
 
 /// Bytes of address space that this process has.
 fn address_space() -> u64 {
@@ -86,7 +91,7 @@ fn queue_pairs_without_memory_leave_nothing() {
     let context = Context::open();
     let (pd, cq) = (Pd::new(&context), Cq::new(&context, 16));
     check_scarcity("create_qp", || Qp::try_new(&pd, &cq, &cq, QpOptions::default()));
-    let long = QpOptions { max_send_wr: 1500, max_recv_wr: 1500, ..QpOptions::default() };
+    let long = QpOptions { max_send_wr: many(), max_recv_wr: many(), ..QpOptions::default() };
     check_scarcity("create_qp of many requests", || Qp::try_new(&pd, &cq, &cq, long));
 }
 
@@ -94,8 +99,8 @@ fn queue_pairs_with_builders_without_memory_leave_nothing() {
     let context = Context::open();
     let (pd, cq) = (Pd::new(&context), Cq::new(&context, 16));
     let device = Device::present();
-    let options = QpOptions { max_send_wr: 1500, ..QpOptions::default() };
-    let mut operations = u64::from(if device.roce { CONNECTED } else { 0 });
+    let options = QpOptions { max_send_wr: many(), ..QpOptions::default() };
+    let mut operations = u64::from(connected());
     if device.generation == 3 {
         operations |= u64::from(irdma_tests::sys::IBV_QP_EX_WITH_BIND_MW);
     }

@@ -204,6 +204,21 @@ fn a_failed_allocation_has_an_error_number() {
     control("fail clear");
 }
 
+fn a_region_of_a_dmabuf_cannot_be_bound() {
+    let pair = Pair::new();
+    let mr = bindable(&pair);
+    let window = Window::new_or_skip(pair.right.pd());
+    let (key, raw) = (window.rkey(), mr.raw().cast::<verbs_mr>());
+    // There is no dma-buf here to register; its region is told apart by this alone.
+    // SAFETY: every region is inside a verbs_mr, as its first field; put back before the end.
+    unsafe { (*raw).mr_type = IBV_MR_TYPE_DMABUF_MR };
+    let errno = window.bind(&pair.right.qp, 1, &mr, 0, 64, IBV_ACCESS_REMOTE_WRITE);
+    // SAFETY: as above.
+    unsafe { (*raw).mr_type = IBV_MR_TYPE_MR };
+    assert_eq!((errno, window.rkey()), (libc::EOPNOTSUPP, key));
+    pair.right.qp.send_cq().expect_silence();
+}
+
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
     test!(a_bound_window_opens_its_bytes),
@@ -220,5 +235,6 @@ pub const TESTS: &[Test] = &[
     test!(a_flushed_bind_that_was_not_allowed_is_a_bind_error)
         .fails_on_c("it is reported as a local protection error"),
     test!(a_bind_sees_changed_rights).may_fail_on_c("no rereg_mr for this device"),
+    test!(a_region_of_a_dmabuf_cannot_be_bound),
     test!(a_failed_allocation_has_an_error_number).alone(),
 ];

@@ -278,6 +278,9 @@ fn connection_wqes_complete_in_silence() {
         }
         assert_eq!(poll::<Gen2>(&mut cq, &pairs), None);
         assert_eq!(device.consumer(), skipped.len() as u64);
+        // Flushed without anything of the program's, they are nobody's either.
+        device.complete([0, CONTEXT, NUMBER, SEND | ERROR | 1 << 16 | 1 | 3 << 56]);
+        assert_eq!(poll::<Gen2>(&mut cq, &pairs), None);
         // The program's first WQE comes behind them, valid with 1.
         post_send::<Gen2>(&pairs.0[0], 1, Opcode::Send);
         let wqe = pairs.0[0].send_device.memory().word(count as usize * 4 + 3).load();
