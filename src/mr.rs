@@ -1,5 +1,8 @@
 //! Memory regions: ordinary ones, and those of dma-buf.
 //!
+//! From layout 59 on, libibverbs makes one of these of `ibv_reg_mr_ex`, and refuses what neither
+//! can say (a DMA handle) with `EOPNOTSUPP`.
+//!
 //! What a region allows is kept in `verbs_mr.access` and nowhere else; libibverbs'
 //! fork accounting looks there too.
 

@@ -34,7 +34,7 @@ pub unsafe fn open(context: *mut verbs_context) -> Result<Opened> {
         Refusal::UnknownRevision(revision) => {
             say(
                 Level::Error,
-                format_args!("open: hardware revision {revision} is newer than this provider knows"),
+                format_args!("open: hardware revision {revision} is beyond those that are known, 0 to 4"),
             );
             Errno::NOT_SUPPORTED
         }

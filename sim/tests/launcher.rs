@@ -205,17 +205,24 @@ fn a_programs_own_device_ends_with_its_last_child() {
 #[test]
 fn signals_are_passed_on() {
     let launcher = Launcher::new("signals");
-    let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
-    let mut child = launcher
-        .command(&["run", "--provider", "c", "--", "sh", "-c", script])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
-    kill(child.id() as i32, libc::SIGTERM);
-    assert_eq!(child.wait().unwrap().code(), Some(9));
+    for (name, signal) in [("TERM", libc::SIGTERM), ("INT", libc::SIGINT), ("QUIT", libc::SIGQUIT)] {
+        let script = format!("trap 'exit 9' {name}; echo ready; while :; do sleep 0.05; done");
+        let mut child = launcher
+            .command(&["run", "--provider", "c", "--", "sh", "-c", &script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        kill(child.id() as i32, signal);
+        assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
+    }
+    // A program without a handler ends by it.
+    let mut child = launcher.command(&["run", "--provider", "c", "--", "sleep", "100"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    kill(child.id() as i32, libc::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(128 + libc::SIGINT));
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod injected;
 mod inline;
 mod keys;
 mod lifetime;
+mod loading;
 mod logging;
 mod operations;
 mod posting;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         scarcity::TESTS,
         absent::TESTS,
         logging::TESTS,
+        loading::TESTS,
         injected::TESTS,
         decoding::TESTS,
         concurrency::TESTS,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use irdma_tests::channel::{expect_async_event, expect_no_async_event};
 use irdma_tests::context::{Context, Pd};
+use irdma_tests::control::names_of;
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::CqEx;
 use irdma_tests::device::{Device, feature};
@@ -188,6 +189,22 @@ fn unread_receives_of_a_destroyed_queue_pair_give_their_room_back() {
     assert_eq!(srq.fill(), srq.attributes.max_wr as usize);
 }
 
+fn an_id_that_looks_like_a_queue_pair_is_only_an_id() {
+    let (pair, srq, cq) = start(16);
+    let (gone, stays) = (looped(&pair, &cq, &srq), looped(&pair, &cq, &srq));
+    // What a provider may know the queue pairs by: what the device hands back, and where they are.
+    let ids = [&gone, &stays].map(|qp| [names_of(qp).context, qp.raw() as u64]).concat();
+    for &id in &ids {
+        srq.receive(ReceiveWork::new(id));
+    }
+    for wr_id in 0..4 {
+        stays.post(SendWork::send(wr_id).unsignaled());
+    }
+    drop(gone);
+    assert_eq!(cq.wait(4).iter().map(|wc| wc.wr_id).collect::<Vec<_>>(), ids);
+    cq.expect_empty();
+}
+
 fn a_limit_is_told_once() {
     let (pair, srq, cq) = start(16);
     let context = pair.left.context();
@@ -267,6 +284,7 @@ pub const TESTS: &[Test] = &[
     test!(completions_come_in_any_order),
     test!(two_pollers_give_all_room_back),
     test!(unread_receives_of_a_destroyed_queue_pair_give_their_room_back),
+    test!(an_id_that_looks_like_a_queue_pair_is_only_an_id),
     test!(a_limit_is_told_once),
     test!(only_the_limit_can_be_changed),
     test!(receives_outlive_the_queue_pair_that_fails),

@@ -41,6 +41,15 @@ pub struct Options {
     /// Generation of the device
     #[arg(long, value_name = "N")]
     r#gen: Option<String>,
+    /// Transport of the device: roce or iwarp
+    #[arg(long)]
+    transport: Option<String>,
+    /// Features that the device lacks, separated by commas
+    #[arg(long, value_name = "FEATURE,...")]
+    without: Option<String>,
+    /// The old i40iw kernel, up to an ABI version
+    #[arg(long, value_name = "ABI", num_args = 0..=1, default_missing_value = "5", require_equals = true)]
+    legacy: Option<String>,
     /// How doorbells reach the device: trap, poll or step
     #[arg(long)]
     mode: Option<String>,
@@ -61,6 +70,8 @@ impl Options {
         let mut command = simulator.run(self.provider);
         let options = [
             ("--gen", &self.r#gen),
+            ("--transport", &self.transport),
+            ("--without", &self.without),
             ("--mode", &self.mode),
             ("--kernel", &self.kernel),
             ("--push", &self.push),
@@ -69,6 +80,8 @@ impl Options {
         for (name, value) in options {
             command.args(value.iter().flat_map(|value| [name, value]));
         }
+        // With an equals sign: else it would be taken for the program.
+        command.args(self.legacy.iter().map(|abi| format!("--legacy={abi}")));
         command
     }
 }
