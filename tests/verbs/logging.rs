@@ -1,6 +1,6 @@
 //! Every refusal says why, in one line: what was refused, what was asked for, what the limit is.
 
-use irdma_tests::builder::{CONNECTED, Manner, QpEx, attributes};
+use irdma_tests::builder::{Manner, QpEx, attributes, connected};
 use irdma_tests::context::{Context, Pd};
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::{CqEx, READERS};
@@ -43,15 +43,12 @@ fn refused_creations_say_why() {
     log.expect(&["CQ", "cqe 0", "least, 1"], || Cq::try_new(&context, 0, None).err());
     log.expect(&["CQ", "cqe -5", "least, 1"], || Cq::try_new(&context, -5, None).err());
     log.expect(&["CQ", "9999999", "exceeds the limit"], || Cq::try_new(&context, 9_999_999, None).err());
-    log.expect(&["CQ", "wc_flags"], || {
-        let flags = u64::from(READERS | IBV_WC_EX_WITH_CVLAN);
-        CqEx::try_new(&context, None, &mut CqEx::attributes(16, flags)).err()
-    });
     if device.has(feature::CQ_RESIZE) {
         log.expect(&["CQ", "cqe 0", "least, 1"], || assert!(cq.resize(0).is_err()));
     } else {
         log.expect(&["CQ", "resize to 32"], || {
-            assert_eq!(cq.resize(32), Err(libc::EOPNOTSUPP));
+            // SAFETY: the queue is alive.
+            assert_eq!(unsafe { ibv_resize_cq(cq.raw(), 32) }, libc::EOPNOTSUPP);
         });
     }
     if device.has(feature::SRQ) {
@@ -71,6 +68,11 @@ fn refused_creations_say_why() {
     log.expect(&["QP", "comp_mask", "are known"], || {
         // SAFETY: as above.
         assert!(unsafe { ibv_create_qp_ex(context.raw(), &mut asked) }.is_null());
+    });
+    device.require_extended_queues();
+    log.expect(&["CQ", "wc_flags"], || {
+        let flags = u64::from(READERS | IBV_WC_EX_WITH_CVLAN);
+        CqEx::try_new(&context, None, &mut CqEx::attributes(16, flags)).err()
     });
 }
 
@@ -133,9 +135,8 @@ fn a_full_queue_is_told_on_request_only() {
 
 fn refused_batches_say_why() {
     let log = Log::of_libibverbs(ERRORS);
-    Device::present().require_roce("all of these operations");
     let pd = Pd::new(&Context::open());
-    let qp = QpEx::new(&pd, QpOptions::default(), CONNECTED);
+    let qp = QpEx::new(&pd, QpOptions::default(), connected());
     let number = format!("QP {}", qp.number());
     let work = SendWork::send(0x77);
     log.expect(&[&number, "ibv_wr_complete", "ibv_wr_start"], || assert_ne!(qp.complete(), 0));
