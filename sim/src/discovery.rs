@@ -16,6 +16,8 @@ use irdma_uverbs::identity;
 pub const NODE: &str = "/dev/null";
 /// Its number, as in sysfs.
 const NODE_NUMBER: &str = "1:3";
+/// Name of the connection manager, in `/dev/infiniband` and in `/sys/class/misc`.
+pub const MANAGER: &str = "rdma_cm";
 /// `abi_version` of uverbs (kernel: `IB_USER_VERBS_ABI_VERSION`).
 const UVERBS_ABI_VERSION: u32 = 6;
 
@@ -45,7 +47,12 @@ pub fn write_tree(root: &Path, generation: Generation) -> Result<()> {
     write_verbs(&class.branch("infiniband_verbs")?, generation)?;
     write_device(&class.branch("infiniband")?.branch(identity::DEVICE_NAME)?, generation)?;
     let nodes = Branch::new(root.join("dev/infiniband"))?;
-    symlink(NODE, nodes.0.join(identity::NODE_NAME)).context("cannot make the device node")
+    for name in [identity::NODE_NAME, MANAGER] {
+        symlink(NODE, nodes.0.join(name)).context("cannot make the device node")?;
+    }
+    let manager = class.branch("misc")?.branch(MANAGER)?;
+    manager.file("abi_version", irdma_ucma::ABI_VERSION)?;
+    manager.file("dev", NODE_NUMBER)
 }
 
 fn write_verbs(verbs: &Branch, generation: Generation) -> Result<()> {
@@ -147,6 +154,8 @@ mod tests {
         assert_eq!(read(&format!("{gids}/0")), "fe80:0000:0000:0000:5054:00ff:fe01:0001\n");
         assert_eq!(read(&format!("{gids}/31")), "0000:0000:0000:0000:0000:0000:0000:0000\n");
         assert_eq!(fs::read_link(root.join("dev/infiniband/uverbs0")).unwrap(), Path::new("/dev/null"));
+        assert_eq!(fs::read_link(root.join("dev/infiniband/rdma_cm")).unwrap(), Path::new("/dev/null"));
+        assert_eq!(read("sys/class/misc/rdma_cm/abi_version"), "4\n");
         fs::remove_dir_all(root).unwrap();
     }
 }

@@ -17,7 +17,7 @@ use std::ptr;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::discovery;
+use crate::discovery::{self, MANAGER};
 use crate::runtime::c_path;
 
 /// How the device's files are shown to a program.
@@ -64,10 +64,11 @@ pub fn enter(tree: &Path, drivers: &Path, stage: &Path) -> Result<()> {
 
     let class = Path::new("/sys/class");
     let devices = Path::new("/dev");
-    stage_copy(class, stage, &["infiniband", "infiniband_verbs"])?;
+    stage_copy(class, stage, &["infiniband", "infiniband_verbs", "misc"])?;
     for name in ["infiniband", "infiniband_verbs"] {
         bind_folder(&tree.join("sys/class").join(name), &stage.join(name))?;
     }
+    show_manager(class, tree, stage)?;
     move_to(stage, class)?;
 
     stage_copy(devices, stage, &["infiniband"])?;
@@ -82,6 +83,20 @@ pub fn enter(tree: &Path, drivers: &Path, stage: &Path) -> Result<()> {
         bind(drivers, Path::new(DRIVER_FOLDER))?;
     }
     Ok(())
+}
+
+/// Adds the connection manager to the miscellaneous devices there are, which are links.
+fn show_manager(class: &Path, tree: &Path, stage: &Path) -> Result<()> {
+    let (old, new) = (class.join("misc"), stage.join("misc"));
+    fs::create_dir(&new)?;
+    // Where there is no such folder there is nothing to keep.
+    for entry in fs::read_dir(old).into_iter().flatten() {
+        let entry = entry?;
+        if entry.file_name() != MANAGER && entry.file_type()?.is_symlink() {
+            symlink(fs::read_link(entry.path())?, new.join(entry.file_name()))?;
+        }
+    }
+    bind_folder(&tree.join("sys/class/misc").join(MANAGER), &new.join(MANAGER))
 }
 
 /// Mounts a tmpfs on `stage` that looks like `original` without the entries in `left_out`.

@@ -170,6 +170,13 @@ impl Device<'_> {
         command
     }
 
+    /// A control command for it.
+    pub fn control(&self, command: &str) -> Command {
+        let mut control = self.simulator.launcher();
+        control.args(["ctl", &self.name, command]);
+        control
+    }
+
     /// What it was started by.
     pub fn simulator(&self) -> &Simulator {
         self.simulator

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that is checked, and its summary.
 
 mod code;
+mod connections;
 mod differential;
 mod instructions;
 mod matrix;
@@ -43,6 +44,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     programs::check(&mut session);
     watch::check(&mut session);
     ucx::check(&mut session);
+    connections::check(&mut session);
     verbs::check(&mut session);
     pyverbs::check(&mut session);
     differential::check(&mut session);

@@ -78,8 +78,8 @@ fn open(descriptor: i32, number: u64) -> Result<u64, Errno> {
     Ok(answer.reply.value)
 }
 
-/// Puts `bar` under `descriptor`, keeping its close-on-exec flag.
-fn place(bar: i32, descriptor: i32) -> Result<(), Errno> {
+/// Puts `bar`, which stands for a node, under `descriptor`, keeping its close-on-exec flag.
+pub fn place(bar: i32, descriptor: i32) -> Result<(), Errno> {
     // SAFETY: no pointers.
     let flags =
         unsafe { system::call(libc::SYS_fcntl, [descriptor as usize, libc::F_GETFD as usize, 0, 0, 0, 0]) }?;

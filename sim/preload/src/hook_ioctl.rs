@@ -61,8 +61,9 @@ pub unsafe extern "C" fn fstat(descriptor: libc::c_int, buffer: *mut libc::stat)
     if result.is_ok() {
         // SAFETY: the kernel has just filled it.
         let status = unsafe { &mut *buffer };
-        // `ibv_import_device` wants to see a character device. Only an unlinked file can be a BAR.
-        if status.st_mode & libc::S_IFMT == libc::S_IFREG
+        // `ibv_import_device` and librdmacm want to see a character device. Only an unlinked file
+        // can be a BAR, only an unlinked pipe a node of the connection manager.
+        if matches!(status.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFIFO)
             && status.st_nlink == 0
             && Some(status.st_dev) == device::bar_device()
         {

@@ -8,11 +8,13 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::configuration;
+use crate::manager;
 use crate::system;
 
 /// What is redirected: these, what is below them, and neighbours that start the
 /// same (`/sys/class/infiniband_verbs`).
-const REDIRECTED: [&[u8]; 3] = [b"/sys/class/infiniband", b"/dev/infiniband", b"/etc/libibverbs.d"];
+const REDIRECTED: [&[u8]; 4] =
+    [b"/sys/class/infiniband", b"/sys/class/misc/rdma_cm", b"/dev/infiniband", b"/etc/libibverbs.d"];
 /// Longest redirected path, with its terminator; longer ones are left alone.
 const LONGEST: usize = 1024;
 
@@ -46,18 +48,19 @@ unsafe fn with_path<R>(path: *const c_char, run: impl FnOnce(*const c_char) -> R
 }
 
 /// The function that a hook stands in front of.
-struct Original {
+pub struct Original {
     name: &'static core::ffi::CStr,
     address: AtomicUsize,
 }
 
 impl Original {
-    const fn new(name: &'static core::ffi::CStr) -> Original {
+    /// That of a name, not looked for yet.
+    pub const fn new(name: &'static core::ffi::CStr) -> Original {
         Original { name, address: AtomicUsize::new(0) }
     }
 
     /// Its address, 0 if this C library has none.
-    fn find(&self) -> usize {
+    pub fn find(&self) -> usize {
         let known = self.address.load(Ordering::Relaxed);
         if known != 0 {
             return known;
@@ -87,9 +90,11 @@ impl<T> Missing for *mut T {
     const VALUE: *mut T = core::ptr::null_mut();
 }
 
-/// Declares hooks: `name(arguments before the path; arguments after it) -> result`.
+/// Declares hooks: `name(arguments before the path; arguments after it) -> result`, and what is
+/// done with a result.
 macro_rules! hooks {
-    ($($name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) -> $result:ty;)*) => {
+    ($($name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) -> $result:ty
+        $(, then $then:path)?;)*) => {
         $(
             /// # Safety
             /// As the function of the C library.
@@ -109,7 +114,12 @@ macro_rules! hooks {
                 // mode as a variable argument, which is passed like a fixed one.
                 let original: Signature = unsafe { core::mem::transmute(address) };
                 // SAFETY: the caller's; the path in use is terminated.
-                unsafe { with_path(path, |path| original($($before,)* path, $($after),*)) }
+                let result = unsafe { with_path(path, |path| original($($before,)* path, $($after),*)) };
+                $(
+                    // SAFETY: the caller's path; the descriptor is the one just opened.
+                    let result = unsafe { $then(path, result) };
+                )?
+                result
             }
         )*
 
@@ -140,14 +150,14 @@ macro_rules! hooks {
 type Callback = *const c_void;
 
 hooks! {
-    open(; flags: c_int, mode: c_uint) -> c_int;
-    open64(; flags: c_int, mode: c_uint) -> c_int;
-    openat(directory: c_int; flags: c_int, mode: c_uint) -> c_int;
-    openat64(directory: c_int; flags: c_int, mode: c_uint) -> c_int;
-    __open_2(; flags: c_int) -> c_int;
-    __open64_2(; flags: c_int) -> c_int;
-    __openat_2(directory: c_int; flags: c_int) -> c_int;
-    __openat64_2(directory: c_int; flags: c_int) -> c_int;
+    open(; flags: c_int, mode: c_uint) -> c_int, then manager::present;
+    open64(; flags: c_int, mode: c_uint) -> c_int, then manager::present;
+    openat(directory: c_int; flags: c_int, mode: c_uint) -> c_int, then manager::present;
+    openat64(directory: c_int; flags: c_int, mode: c_uint) -> c_int, then manager::present;
+    __open_2(; flags: c_int) -> c_int, then manager::present;
+    __open64_2(; flags: c_int) -> c_int, then manager::present;
+    __openat_2(directory: c_int; flags: c_int) -> c_int, then manager::present;
+    __openat64_2(directory: c_int; flags: c_int) -> c_int, then manager::present;
     fopen(; mode: *const c_char) -> *mut libc::FILE;
     fopen64(; mode: *const c_char) -> *mut libc::FILE;
     opendir(;) -> *mut libc::DIR;
@@ -197,7 +207,19 @@ mod tests {
             redirect("/etc/libibverbs.d/irdma.driver").unwrap(),
             "/run/x/etc/libibverbs.d/irdma.driver"
         );
-        for other in ["", "/", "/dev/null", "/sys/class/net", "dev/infiniband/uverbs0", "/etc/passwd"] {
+        assert_eq!(
+            redirect("/sys/class/misc/rdma_cm/abi_version").unwrap(),
+            "/run/x/sys/class/misc/rdma_cm/abi_version"
+        );
+        for other in [
+            "",
+            "/",
+            "/dev/null",
+            "/sys/class/misc/fuse",
+            "/sys/class/net",
+            "dev/infiniband/uverbs0",
+            "/etc/passwd",
+        ] {
             assert_eq!(redirect(other), None, "{other}");
         }
     }

@@ -23,6 +23,7 @@ mod connection;
 mod descriptor;
 mod device;
 mod harness;
+mod manager;
 mod mappings;
 mod report;
 mod system;
@@ -39,6 +40,7 @@ mod hook_ioctl;
 mod hook_paths;
 mod hook_signals;
 mod hook_socket;
+mod hook_write;
 
 /// Runs when the library is loaded, mostly: nothing depends on it.
 #[cfg(not(test))]
@@ -52,6 +54,7 @@ static CONSTRUCTOR: extern "C" fn() = {
             hook_signals::unblock_bus_error();
         }
         hook_paths::resolve_all();
+        hook_write::resolve();
     }
     construct
 };

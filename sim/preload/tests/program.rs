@@ -64,6 +64,24 @@ fn a_node_becomes_a_bar_at_the_first_ioctl() {
 }
 
 #[test]
+fn the_connection_manager_is_written_to_and_waited_for() {
+    let server = Server::start("manager");
+    succeed(&server, "manager");
+    let requests = server.state.requests.lock().unwrap();
+    let opened = requests.iter().filter(|request| request.operation == Operation::OpenManager as u32);
+    assert_eq!(opened.count(), 2);
+    // Nothing but commands of its nodes got as far as that.
+    let lengths = requests.iter().filter(|request| request.operation == Operation::Manage as u32);
+    assert_eq!(lengths.map(|request| request.b).collect::<Vec<_>>(), [4, 8, 8, 8, 8, 8]);
+}
+
+#[test]
+fn a_thread_that_waits_for_an_event_can_be_cancelled() {
+    let server = Server::start("cancelled");
+    succeed(&server, "cancelled");
+}
+
+#[test]
 fn every_kind_of_store_arrives() {
     let server = Server::start("stores");
     succeed(&server, "stores");

@@ -74,6 +74,14 @@ pub enum Operation {
     Step = 5,
     /// The payload is a control command in text (see `irdma-sim ctl`); the reply's payload its answer.
     Control = 6,
+    /// Open the connection manager's node. Reply: the descriptor of a pipe that is readable while
+    /// an event waits; `value`: its token, the inode number of the pipe.
+    OpenManager = 7,
+    /// A `write` of `b` bytes at address `a` of the program to the connection manager's node
+    /// `token`, which the device process reads itself. Reply `value`: bytes taken. `EAGAIN` if
+    /// the program asks for an event and none waits: waiting is the program's side's.
+    /// `EBADF` if the token is none.
+    Manage = 8,
 }
 
 impl Operation {
@@ -86,6 +94,8 @@ impl Operation {
             4 => Operation::Doorbell,
             5 => Operation::Step,
             6 => Operation::Control,
+            7 => Operation::OpenManager,
+            8 => Operation::Manage,
             _ => return None,
         })
     }

@@ -6,6 +6,7 @@ mod message;
 mod polling;
 mod priority;
 mod server;
+mod sockets;
 #[cfg(test)]
 mod tests;
 mod waiting;

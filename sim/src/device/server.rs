@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use irdma_sim_protocol::{MAGIC, Mode, Operation, Reply, Request};
+use irdma_ucma::Manager;
 use irdma_uverbs::program::Process;
 use irdma_uverbs::push::BarLayout;
 use irdma_uverbs::{Device, Errno};
@@ -15,6 +16,7 @@ use irdma_uverbs::{Device, Errno};
 use super::bar::Bars;
 use super::message::{self, Buffer, Received};
 use super::polling::Eagerness;
+use super::sockets::{accept_from, peer, raise_descriptor_limit, set_nonblocking};
 use super::waiting::{Source, Waiting, stop_signals};
 use crate::options::DeviceEnds;
 
@@ -34,6 +36,7 @@ struct Connection {
 #[derive(Debug)]
 pub struct Server {
     device: Device,
+    manager: Manager,
     mode: Mode,
     bars: Bars,
     waiting: Waiting,
@@ -82,8 +85,12 @@ impl Server {
         }
         set_nonblocking(ends.listener.as_raw_fd())?;
         raise_descriptor_limit();
+        // SAFETY: no preconditions.
+        let privileged = unsafe { libc::geteuid() } == 0;
+        let manager = Manager::new(device.profile().seed, privileged);
         Ok(Server {
             device,
+            manager,
             mode,
             bars,
             waiting,
@@ -101,16 +108,25 @@ impl Server {
     /// Serves until stopped or no longer wanted.
     pub fn run(mut self) -> anyhow::Result<()> {
         let mut buffer: Box<Buffer> = Box::new([0; size_of::<Buffer>()]);
-        while !self.stopped && (self.wanted || !self.connections.is_empty() || !self.device.is_unused()) {
+        while !self.stopped && (self.wanted || self.is_used()) {
             let time = self.time_to_wait();
+            let time =
+                self.manager.next_due().map_or(time, |due| Some(time.map_or(due, |time| time.min(due))));
             for source in self.waiting.wait(time) {
                 self.serve(source, &mut buffer);
             }
+            self.manager.advance();
+            self.tell_manager();
             if self.device.next_due() == Some(Duration::ZERO) && self.mode != Mode::Step {
                 self.device.advance();
             }
         }
         Ok(())
+    }
+
+    /// Whether a program is left.
+    fn is_used(&self) -> bool {
+        !self.connections.is_empty() || !self.device.is_unused() || !self.manager.is_unused()
     }
 
     /// How long nothing can happen by itself.
@@ -158,6 +174,7 @@ impl Server {
             Source::Channel => self.device.reap_channels(),
             Source::Connection(descriptor) => self.converse(descriptor, buffer),
             Source::Process(pid) => self.forget_process(pid),
+            Source::ManagerClosed => self.manager.reap(&mut self.device),
         }
     }
 
@@ -218,6 +235,14 @@ impl Server {
         for token in self.bars.closed() {
             self.device.close(token);
         }
+        self.tell_manager();
+    }
+
+    /// Connections of queue pairs (iWARP) end with them.
+    fn tell_manager(&mut self) {
+        for queue_pair in self.device.take_lost_connections() {
+            self.manager.lost(&mut self.device, queue_pair);
+        }
     }
 
     /// Serves one request of a connection.
@@ -234,6 +259,7 @@ impl Server {
         // What was closed before this request was sent is closed before it is served.
         self.close_nodes();
         let response = self.respond(descriptor, &request, payload);
+        self.tell_manager();
         let Some(connection) = self.connections.get(&descriptor) else { return };
         let sent = message::send(
             connection.socket.as_fd(),
@@ -277,6 +303,16 @@ impl Server {
                 Err(errno) => Response::error(errno.0),
             },
             Some(Operation::Step) => Response::value(self.step()),
+            Some(Operation::OpenManager) => self.open_manager(),
+            Some(Operation::Manage) => {
+                // What was closed before is closed before it is served.
+                self.manager.reap(&mut self.device);
+                let (place, length) = (request.a, request.b);
+                match self.manager.write(&mut self.device, &*process, request.token, place, length) {
+                    Ok(taken) => Response::value(taken),
+                    Err(errno) => Response::error(errno.0),
+                }
+            }
             _ => Response::error(libc::EPROTO),
         }
     }
@@ -290,6 +326,19 @@ impl Server {
         match self.device.open(token) {
             Ok(()) => Response { descriptor: Some(descriptor), ..Response::value(token) },
             Err(errno) => Response::error(errno.0),
+        }
+    }
+
+    fn open_manager(&mut self) -> Response {
+        let Ok((token, end)) = self.manager.open() else { return Response::error(libc::ENFILE) };
+        let watched = match self.manager.close_watch(token) {
+            Some(descriptor) => self.waiting.add(descriptor, Source::ManagerClosed),
+            None => Ok(()),
+        };
+        match watched {
+            Ok(()) => Response { descriptor: Some(end), ..Response::value(token) },
+            // Its only end is dropped here, and so it is closed at the next look.
+            Err(_) => Response::error(libc::ENOMEM),
         }
     }
 
@@ -346,7 +395,15 @@ impl Server {
             self.stopped = true;
             return Response::default();
         }
-        match self.device.control(line) {
+        if line.trim() == "connections" {
+            let payload = self.manager.describe().into_bytes();
+            return Response { payload, ..Response::default() };
+        }
+        let answer = self.device.control(line);
+        if self.device.is_removed() {
+            self.manager.remove_card();
+        }
+        match answer {
             Ok(answer) => Response { payload: answer.into_bytes(), ..Response::default() },
             Err(message) => Response { payload: message.into_bytes(), ..Response::error(libc::EINVAL) },
         }
@@ -356,55 +413,5 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.waiting.remove(self.signals.as_raw_fd());
-    }
-}
-
-/// Accepts a connection.
-fn accept_from(listener: RawFd) -> io::Result<OwnedFd> {
-    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no address is asked for.
-    let descriptor = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and ours.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-/// The process at the other end of a connection.
-fn peer(socket: RawFd) -> io::Result<i32> {
-    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: room for the credentials, and its size.
-    let result = unsafe {
-        libc::getsockopt(
-            socket,
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &mut length,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(credentials.pid) }
-}
-
-fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
-    // SAFETY: flags of a descriptor that we own.
-    let result = unsafe {
-        let flags = libc::fcntl(descriptor, libc::F_GETFL);
-        libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK)
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Every connection, channel and program takes a descriptor: as many as the system lets us have.
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls get a valid struct; failing leaves the limit as it is.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
     }
 }

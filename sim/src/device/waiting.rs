@@ -21,6 +21,8 @@ pub enum Source {
     Connection(RawFd),
     /// The process with that number ended.
     Process(i32),
+    /// A node of the connection manager was closed.
+    ManagerClosed,
 }
 
 impl Source {
@@ -33,6 +35,7 @@ impl Source {
             Source::Channel => (4, 0),
             Source::Connection(descriptor) => (5, descriptor),
             Source::Process(pid) => (6, pid),
+            Source::ManagerClosed => (7, 0),
         };
         kind << 32 | u64::from(number as u32)
     }
@@ -46,6 +49,7 @@ impl Source {
             3 => Source::Closed,
             4 => Source::Channel,
             5 => Source::Connection(number),
+            7 => Source::ManagerClosed,
             _ => Source::Process(number),
         }
     }
@@ -131,7 +135,13 @@ mod tests {
 
     #[test]
     fn sources_survive_being_packed() {
-        let sources = [Source::Listener, Source::Channel, Source::Connection(7), Source::Process(1 << 21)];
+        let sources = [
+            Source::Listener,
+            Source::Channel,
+            Source::Connection(7),
+            Source::Process(1 << 21),
+            Source::ManagerClosed,
+        ];
         for source in sources {
             assert_eq!(Source::from_word(source.to_word()), source);
         }

@@ -85,6 +85,7 @@ pub fn move_to_error(hardware: &mut Hardware, qp: &mut Qp, sq: u16, rq: u16) -> 
     let change = QpChange { state: Some(QpState::Error), ..QpChange::default() };
     hardware.engine.modify_qp(qp.id, &change)?;
     qp.hardware = QpState::Error;
+    qp.lose_connection(&mut hardware.lost);
     if !qp.flush_issued {
         qp.flush_issued = true;
         hardware.engine.flush_qp(qp.id, Some(sq), Some(rq))?;

@@ -41,6 +41,8 @@ pub struct Hardware {
     pub groups: HashMap<Gid, u32>,
     /// Push pages.
     pub pushes: PushPages,
+    /// Queue pairs whose connections ended, which the connection manager does not know yet.
+    pub lost: Vec<QpId>,
     /// Errors to be made up.
     pub faults: Faults,
     /// The card has been taken out.
@@ -81,6 +83,7 @@ impl Hardware {
             counts: Counts::default(),
             groups: HashMap::new(),
             pushes,
+            lost: Vec::new(),
             faults: Faults::default(),
             removed: false,
             next_serial: 1,

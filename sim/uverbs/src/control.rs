@@ -33,6 +33,7 @@ async qp|cq|srq NUMBER CODE     make the device report an event, CODE in hexadec
 push                            push pages, and what came of pushes
 push drop COUNT                 lose the next COUNT pushes
 port up|down                    tell programs that the port came up or went down
+connections                     identifiers of rdma_cm: states, addresses of both ends, stages
 remove                          take the card out: commands fail with EIO, programs get a fatal event
 restart                         begin anew with the first numbers, keys and time; no program may have
                                 the device open

@@ -93,6 +93,11 @@ impl Device {
         self.files.contains_key(&token)
     }
 
+    /// Whether the card has been taken out.
+    pub fn is_removed(&self) -> bool {
+        self.hardware.removed
+    }
+
     /// Whether no node is open.
     pub fn is_unused(&self) -> bool {
         self.files.is_empty()

@@ -3,6 +3,8 @@
 //! Shown in two places that must agree, the answers to commands and the
 //! sysfs tree that programs see.
 
+use std::net::Ipv4Addr;
+
 use irdma_engine::spec::{Generation, Gid};
 
 /// Name of the device.
@@ -28,10 +30,13 @@ pub const PCI_ADDRESS: &str = "0000:af:00.0";
 /// The one P_Key of a RoCE port, default partition, full member.
 pub const P_KEY: u16 = 0xffff;
 
+/// IPv4 address of its interface (RFC 5737: documentation only).
+pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
 /// Link-local GID, from the MAC address.
 const LINK_LOCAL: Gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x50, 0x54, 0, 0xff, 0xfe, 0x01, 0, 0x01];
-/// GID of the IPv4 address 192.0.2.1 (RFC 5737: documentation only).
-const IPV4: Gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
+/// GID of [`ADDRESS`].
+const IPV4: Gid = Ipv4Addr::to_ipv6_mapped(&ADDRESS).octets();
 /// GID of an iWARP port: the MAC address (kernel: `irdma_query_gid`).
 pub const IWARP: Gid = [0x52, 0x54, 0x00, 0x01, 0x00, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 

@@ -10,6 +10,7 @@ mod asynchronous;
 mod call;
 mod command;
 mod commands;
+mod connection;
 mod control;
 mod device;
 mod errno;
@@ -29,6 +30,7 @@ mod request;
 mod tests;
 mod transition;
 
+pub use connection::ConnectionEnd;
 pub use device::{Device, Granted};
 pub use errno::Errno;
 pub use file::Token;

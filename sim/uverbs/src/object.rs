@@ -224,6 +224,8 @@ pub struct Qp {
     pub push_page: Option<u32>,
     /// The program knows of it.
     pub push_told: bool,
+    /// The connection manager has connected it (iWARP).
+    pub connected: bool,
 }
 
 /// Shared receive queue.

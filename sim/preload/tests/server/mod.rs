@@ -1,13 +1,14 @@
 //! A device process that writes down what it is asked, to test the library alone.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use irdma_sim_protocol::{MAGIC, MAX_PAYLOAD, Mode, Operation, Reply, Request};
 
@@ -22,10 +23,14 @@ pub struct State {
     pub silent: AtomicBool,
     /// Ends at the next doorbell.
     pub dies: AtomicBool,
+    /// Somebody has waited for an event.
+    pub waited: AtomicBool,
     /// Refuses greetings with EPERM.
     pub blind: AtomicBool,
     /// Files of opened nodes, which keep their inode numbers.
     bars: Mutex<Vec<File>>,
+    /// Our ends of the connection manager's pipes.
+    pipes: Mutex<Vec<File>>,
 }
 
 impl State {
@@ -53,7 +58,9 @@ impl Server {
         let folder = std::env::temp_dir().join(format!("irdma-preload-{name}-{}", std::process::id()));
         let nodes = folder.join("dev/infiniband");
         std::fs::create_dir_all(&nodes).unwrap();
-        std::os::unix::fs::symlink("/dev/null", nodes.join("uverbs0")).unwrap();
+        for name in ["uverbs0", "rdma_cm"] {
+            std::os::unix::fs::symlink("/dev/null", nodes.join(name)).unwrap();
+        }
         let state = Arc::new(State::default());
         let listener = listen(&folder.join("socket"));
         let server = Server { state: state.clone(), folder };
@@ -173,6 +180,37 @@ fn answer(connection: &OwnedFd, state: &State, request: &Request, payload: &[u8]
                 state.bars.lock().unwrap().iter().any(|bar| bar.metadata().unwrap().ino() == request.token);
             if open { plain(0) } else { Some((Reply::error(libc::ESTALE), vec![], None)) }
         }
+        Operation::OpenManager => {
+            let (reader, writer) = pipe();
+            let token = reader.metadata().unwrap().ino();
+            state.pipes.lock().unwrap().push(writer);
+            Some((Reply { value: token, ..Reply::default() }, vec![], Some(reader)))
+        }
+        Operation::Manage => {
+            let pipes = state.pipes.lock().unwrap();
+            let known = pipes.iter().find(|pipe| pipe.metadata().unwrap().ino() == request.token);
+            let Some(mut pipe) = known else { return Some((Reply::error(libc::EBADF), vec![], None)) };
+            // The first word of the command says what is wanted.
+            match peek(peer(connection), request.a) {
+                // An event, which there never is.
+                1 => Some((Reply::error(libc::EAGAIN), vec![], None)),
+                // An event, which comes in a moment; the next time it is there.
+                2 => {
+                    let mut pipe = pipe.try_clone().unwrap();
+                    std::thread::spawn(move || {
+                        std::thread::sleep(Duration::from_millis(100));
+                        pipe.write_all(&[0]).unwrap();
+                    });
+                    let seen = state.waited.swap(true, Ordering::Relaxed);
+                    if seen { plain(request.b) } else { Some((Reply::error(libc::EAGAIN), vec![], None)) }
+                }
+                3 => {
+                    pipe.write_all(&[0]).unwrap();
+                    plain(request.b)
+                }
+                errno => Some((Reply::error(errno as i32), vec![], None)),
+            }
+        }
         Operation::Step => plain(42),
         Operation::Control if payload == b"bad" => {
             Some((Reply::error(libc::EINVAL), b"no such command".to_vec(), None))
@@ -185,6 +223,18 @@ fn answer(connection: &OwnedFd, state: &State, request: &Request, payload: &[u8]
 fn bar() -> File {
     // SAFETY: the name is terminated; the descriptor is new.
     unsafe { File::from_raw_fd(libc::memfd_create(c"bar".as_ptr(), libc::MFD_CLOEXEC)) }
+}
+
+/// A pipe that has no name any more.
+fn pipe() -> (File, File) {
+    let path = std::env::temp_dir().join(format!("irdma-preload-pipe-{}", std::process::id()));
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path is terminated.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+    let writer = File::options().write(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    (reader, writer)
 }
 
 fn peer(connection: &OwnedFd) -> libc::pid_t {

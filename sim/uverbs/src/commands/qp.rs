@@ -253,6 +253,7 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
         ring: ring.serial,
         push_page: None,
         push_told: false,
+        connected: false,
     };
     call.file.rings_in_use.insert(ring.serial);
     let handle = call.file.objects.insert(Object::Qp(Box::new(qp)));
@@ -355,6 +356,7 @@ fn destroy_detached(call: &mut Call, handle: u32) -> Result<u32> {
 /// Frees a QP, wherever it is still attached; the events that its program has read.
 pub fn free(file: &mut OpenFile, hardware: &mut Hardware, handle: u32) -> Result<u32> {
     let qp: &mut Qp = file.get_mut(handle)?;
+    qp.lose_connection(&mut hardware.lost);
     while let Some((gid, _)) = qp.groups.pop() {
         super::multicast::leave(hardware, qp, gid);
     }

@@ -12,7 +12,7 @@ use crate::asynchronous::{FLUSH_GENERAL, flush, move_to_error};
 use crate::call::{Call, Hardware, PORT};
 use crate::errno::{EINVAL, EOPNOTSUPP, EPERM, Result};
 use crate::object::{IbState, Qp, QpAttributes};
-use crate::profile::{KernelVersion, Transport, feature};
+use crate::profile::{KernelVersion, Profile, Transport, feature};
 use crate::request::Request;
 use crate::transition::{self, mask};
 
@@ -214,18 +214,21 @@ fn describe(hardware: &Hardware, qp: &Qp, wanted: &ModifyQp) -> Result<(QpChange
         let atomic = wanted.qp_access_flags & access::REMOTE_ATOMIC != 0;
         known.remote_atomic |= atomic && hardware.profile.has(feature::ATOMIC_OPS);
     }
-    // The driver enables remote reads and writes when it makes the QP, and never disables them.
-    let windows =
-        hardware.profile.generation >= Generation::Gen3 || hardware.profile.kernel < KernelVersion::V7_2;
-    change.access = Some(Access {
+    change.access = Some(granted(&hardware.profile, known.remote_atomic));
+    Ok((change, known))
+}
+
+/// What remote ends may do: the driver enables remote reads and writes when it makes the QP,
+/// and never disables them.
+pub fn granted(profile: &Profile, remote_atomic: bool) -> Access {
+    Access {
         local_write: true,
         remote_write: true,
         remote_read: true,
-        remote_atomic: known.remote_atomic,
-        window_bind: windows,
+        remote_atomic,
+        window_bind: profile.generation >= Generation::Gen3 || profile.kernel < KernelVersion::V7_2,
         zero_based: false,
-    });
-    Ok((change, known))
+    }
 }
 
 /// Modify for RoCE (`irdma_modify_qp_roce`). `false` if the driver leaves its answer unwritten.
@@ -288,8 +291,7 @@ fn modify_iwarp(
         Some(IbState::Init) if untouched => change.state = Some(QpState::Init),
         Some(IbState::ReadyToReceive) if untouched => change.state = Some(QpState::ReadyToReceive),
         Some(IbState::ReadyToSend) if qp.hardware == QpState::ReadyToReceive => {
-            let arrival = hardware.profile.has(feature::RTS_AE);
-            hardware.engine.pass_connection_wqes(qp.id, if arrival { 3 } else { 1 })?;
+            hardware.engine.pass_connection_wqes(qp.id, connection_wqes(&hardware.profile))?;
             change.state = Some(QpState::ReadyToSend);
         }
         // Closing what is not connected: nothing to do.
@@ -335,6 +337,11 @@ fn push_page(hardware: &Hardware, qp: &mut Qp, request: &Request) -> ModifyQpRes
         push_valid: 1,
         ..ModifyQpResp::default()
     }
+}
+
+/// WQEs by which the kernel sets up a connection.
+pub fn connection_wqes(profile: &Profile) -> u32 {
+    if profile.has(feature::RTS_AE) { 3 } else { 1 }
 }
 
 /// ERR; RESET and SQE are treated like it. On a QP that is there already a program may ask for another flush.

@@ -1,5 +1,6 @@
 //! The whole command surface, driven as a program drives it, over a made-up memory.
 
+mod connection;
 mod context;
 mod events;
 mod fake;

@@ -67,7 +67,7 @@ impl Setup {
         self.fixture.call(object::DEVICE, 0, &attributes).map(drop)
     }
 
-    fn query(&mut self, qp: u32) -> QueryQpResp {
+    pub(super) fn query(&mut self, qp: u32) -> QueryQpResp {
         let request = QueryQp { qp_handle: qp, ..QueryQp::default() };
         self.fixture.old(command::QUERY_QP, &request, &[], 0).unwrap().0
     }
