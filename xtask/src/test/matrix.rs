@@ -162,31 +162,34 @@ pub fn third_generation() -> impl Iterator<Item = Case> {
     })
 }
 
-/// On a device that offers push pages.
-const PUSHED: &[(&str, &str, Expect)] = &[
-    ("ibv_rc_pingpong", "-g 0", PINGPONG),
-    ("ibv_rc_pingpong", "-g 0 -s 1048576 -n 200", PINGPONG),
-    ("ibv_ud_pingpong", "-g 0", PINGPONG),
-    ("ib_send_lat", "-F -n 500 -s 64 -I 64", Expect::Sizes(1)),
-    ("ib_send_lat", "-F -n 500 -s 64 -I 64 --use_old_post_send", Expect::Sizes(1)),
-    ("ib_write_lat", "-F -n 500 -s 8 -I 64", Expect::Sizes(1)),
-    ("ib_send_bw", "-F -n 512 -s 101 -I 101 -l 16 -q 4", Expect::Sizes(1)),
-    ("ib_write_bw", "-F -n 100 -a", Expect::Sizes(23)),
-    ("ib_read_bw", "-F -n 500 -s 1024 -q 4", Expect::Sizes(1)),
+/// On a device that offers push pages to all queue pairs, to one only, and to all where
+/// doorbells are not trapped.
+const PUSHED: &[(&[&str], &str, &str, Expect)] = &[
+    (PAGES, "ibv_rc_pingpong", "-g 0", PINGPONG),
+    (PAGES, "ibv_rc_pingpong", "-g 0 -s 1048576 -n 200", PINGPONG),
+    (PAGES, "ibv_ud_pingpong", "-g 0", PINGPONG),
+    (PAGES, "ib_send_lat", "-F -n 500 -s 64 -I 64", Expect::Sizes(1)),
+    (PAGES, "ib_send_lat", "-F -n 500 -s 64 -I 64 --use_old_post_send", Expect::Sizes(1)),
+    (PAGES, "ib_write_lat", "-F -n 500 -s 8 -I 64", Expect::Sizes(1)),
+    (PAGES, "ib_send_bw", "-F -n 512 -s 101 -I 101 -l 16 -q 4", Expect::Sizes(1)),
+    (PAGES, "ib_write_bw", "-F -n 20 -a", Expect::Sizes(23)),
+    (PAGES, "ib_read_bw", "-F -n 500 -s 1024 -q 4", Expect::Sizes(1)),
+    (ONE_PAGE, "ibv_rc_pingpong", "-g 0 -n 200", PINGPONG),
+    (ONE_PAGE, "ib_send_bw", "-F -n 512 -s 64 -I 64 -l 16 -q 4", Expect::Sizes(1)),
+    (POLLED_PAGES, "ibv_rc_pingpong", "-g 0 -n 200 -e", PINGPONG),
+    (POLLED_PAGES, "ib_send_bw", "-F -n 512 -s 64 -I 64 -l 16", Expect::Sizes(1)),
 ];
-
-/// The devices of those: pages for all queue pairs, or not, and one whose doorbells are not trapped.
-const PUSHING: [&[&str]; 3] = [&["--push", "16"], &["--push", "1"], &["--push", "16", "--mode", "poll"]];
+const PAGES: &[&str] = &["--push", "16"];
+const ONE_PAGE: &[&str] = &["--push", "1"];
+const POLLED_PAGES: &[&str] = &["--push", "16", "--mode", "poll"];
 
 /// The cases of devices that offer push pages.
 pub fn pushed() -> impl Iterator<Item = Case> {
-    PUSHING.iter().flat_map(|&device| {
-        PUSHED.iter().map(move |&(program, arguments, expect)| Case {
-            command: words(&format!("{program} {arguments}")),
-            device,
-            processes: Processes::Pairs(1),
-            expect,
-        })
+    PUSHED.iter().map(|&(device, program, arguments, expect)| Case {
+        command: words(&format!("{program} {arguments}")),
+        device,
+        processes: Processes::Pairs(1),
+        expect,
     })
 }
 

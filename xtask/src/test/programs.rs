@@ -33,14 +33,18 @@ pub fn check(session: &mut Session) {
                 run(&case, simulator, provider, folder).map(|()| Verdict::Passed)
             });
         }
-        for program in ["rc_traffic", "extended_cq", "events"] {
-            session.check_on_device(&group, program, |simulator, folder| {
-                let script = root().join("tests/programs").join(program).with_extension("py");
-                // The interpreter that Debian's pyverbs belongs to.
-                let mut command = simulator.run(provider);
-                command.arg("--").args(["/usr/bin/python3", "-B"]).arg(script);
-                succeed(&mut command, folder).map(|_| Verdict::Passed)
-            });
+        for (group, options) in
+            [(group.clone(), &[][..]), (format!("{group} with push pages"), &["--push", "16"])]
+        {
+            for program in ["rc_traffic", "extended_cq", "events"] {
+                session.check_on_device(&group, program, |simulator, folder| {
+                    let script = root().join("tests/programs").join(program).with_extension("py");
+                    // The interpreter that Debian's pyverbs belongs to.
+                    let mut command = simulator.run(provider);
+                    command.args(options).arg("--").args(["/usr/bin/python3", "-B"]).arg(script);
+                    succeed(&mut command, folder).map(|_| Verdict::Passed)
+                });
+            }
         }
         session.check_on_device(&group, "loads the provider", |simulator, folder| {
             loads(simulator, provider, folder).map(|()| Verdict::Passed)
