@@ -35,6 +35,9 @@ pub struct Options {
     /// Make this provider's instruction counts those that `cargo xtask test` holds it to
     #[arg(long)]
     accept: bool,
+    /// On a device that offers push pages, for which no figures are held
+    #[arg(long, conflicts_with = "accept")]
+    push: bool,
     /// Measure only rows whose name contains this
     filter: Option<String>,
 }
@@ -52,7 +55,7 @@ struct Row {
 pub fn run(options: Options) -> Result<ExitCode> {
     packages::install(packages::BUILD.iter().chain(packages::DEMO).chain(packages::BENCH))?;
     let simulator = Simulator::build()?;
-    let program = Program::build(&simulator, &target().join("bench"))?;
+    let program = Program::build(&simulator, &target().join("bench"))?.with_push_pages(options.push);
     let filter = options.filter.as_deref().unwrap_or_default();
     let mut rows = Vec::new();
     for &generation in &options.r#gen {

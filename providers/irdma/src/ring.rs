@@ -67,6 +67,15 @@ impl QuantumRing {
         unsafe { self.base.add((position & self.mask) as usize).as_ref() }
     }
 
+    /// The quanta from a position on, up to the end of the ring.
+    #[inline(always)]
+    pub fn run(&self, position: u32, quanta: u32) -> &[Quantum] {
+        let index = position & self.mask;
+        let count = quanta.min(self.mask + 1 - index);
+        // SAFETY: `index + count` is within the ring, whose memory is valid; words are atomic.
+        unsafe { core::slice::from_raw_parts(self.base.add(index as usize).as_ptr(), count as usize) }
+    }
+
     /// The valid bit, in its place, of a WQE at a position: 1 on the first lap, 0
     /// on the second, and so on.
     #[inline(always)]

@@ -52,13 +52,24 @@ pub struct Program<'simulator> {
     simulator: &'simulator Simulator,
     path: PathBuf,
     folder: PathBuf,
+    /// Push pages of the device.
+    push_pages: u32,
 }
+
+/// More than there are queue pairs.
+const PUSH_PAGES: u32 = 64;
 
 impl Program<'_> {
     /// Builds it; its files go into `folder`.
     pub fn build<'simulator>(simulator: &'simulator Simulator, folder: &Path) -> Result<Program<'simulator>> {
         run(cargo("build").args(["--quiet", "--profile", "sim", "--package", "irdma-benches"]))?;
-        Ok(Program { simulator, path: target().join("sim/irdma-benches"), folder: folder.to_owned() })
+        let path = target().join("sim/irdma-benches");
+        Ok(Program { simulator, path, folder: folder.to_owned(), push_pages: 0 })
+    }
+
+    /// The same on a device that has push pages for all queue pairs, or none.
+    pub fn with_push_pages(self, has_pages: bool) -> Self {
+        Program { push_pages: if has_pages { PUSH_PAGES } else { 0 }, ..self }
     }
 
     /// Instructions per operation of every row whose name contains `filter`.
@@ -132,7 +143,8 @@ impl Program<'_> {
         arguments: &[&str],
     ) -> Result<String> {
         let mut command = self.simulator.run(provider);
-        command.args(["--mode", "step", "--gen", &generation.to_string(), "--"]);
+        command.args(["--mode", "step", "--gen", &generation.to_string()]);
+        command.args(["--push", &self.push_pages.to_string(), "--"]);
         command.args(before).arg(&self.path).args(arguments);
         let finished = process::run(&mut command, &self.folder.join("output"), LIMIT)?;
         ensure!(finished.succeeded(), anyhow!("{}", finished.explain()));

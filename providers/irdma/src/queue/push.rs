@@ -81,45 +81,38 @@ impl SendQueue {
     /// Pushes what was placed from `start` to `head`, as far as it makes sense.
     #[inline(never)]
     fn push_batch(&self, page: PushPage, start: u32, head: u32) {
+        let number = PushDoorbell::default().with_queue_pair(self.number);
         let mut left = head.wrapping_sub(start);
         while left > 0 {
             let position = head.wrapping_sub(left);
-            let quanta = self.run_at(position, left);
-            self.push_run(page, position, quanta);
+            let place = position % PUSH_WINDOW_QUANTA;
+            let quanta = self.run_at(position, left.min(PUSH_WINDOW_QUANTA - place));
             left = left.saturating_sub(quanta);
+            if quanta > PUSH_WINDOW_QUANTA - place || !self.is_push_due() || !self.says_pushing(position) {
+                continue;
+            }
+            barrier::before_write_combining();
+            page.store(place, self.ring.run(position, quanta));
+            barrier::write_combining_flush();
+            let chunk = (position & self.ring.mask()) / PUSH_WINDOW_QUANTA;
+            page.ring(number.with_index(chunk as u16).bits() as u32);
+            self.pushing.rung.store(position.wrapping_add(quanta), Ordering::Relaxed);
+            self.pushing.under_way.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Quanta of the WQE at `position`, or of the padding from there on, within `left`.
-    fn run_at(&self, position: u32, left: u32) -> u32 {
+    /// Quanta of the WQE at `position`, or of the padding from there on, of which `most`
+    /// belong together.
+    #[inline(always)]
+    fn run_at(&self, position: u32, most: u32) -> u32 {
         if let Some(quanta) = self.tracker.quanta_at(position) {
             return quanta;
         }
-        let room = left.min(PUSH_WINDOW_QUANTA - position % PUSH_WINDOW_QUANTA);
         let mut quanta = 1;
-        while quanta < room && self.tracker.quanta_at(position.wrapping_add(quanta)).is_none() {
+        while quanta < most && self.tracker.quanta_at(position.wrapping_add(quanta)).is_none() {
             quanta += 1;
         }
         quanta
-    }
-
-    /// Pushes quanta from `position` on: one WQE, or padding.
-    fn push_run(&self, page: PushPage, position: u32, quanta: u32) {
-        let fits = quanta <= PUSH_WINDOW_QUANTA - position % PUSH_WINDOW_QUANTA;
-        if !fits || !self.is_push_due() || !self.says_pushing(position) {
-            return;
-        }
-        barrier::before_write_combining();
-        for quantum in 0..quanta {
-            let from = position.wrapping_add(quantum);
-            page.store(from, self.ring.at(from));
-        }
-        barrier::write_combining_flush();
-        let chunk = (position & self.ring.mask()) / PUSH_WINDOW_QUANTA;
-        let value = PushDoorbell::default().with_queue_pair(self.number).with_index(chunk as u16);
-        page.ring(value.bits() as u32);
-        self.pushing.rung.store(position.wrapping_add(quanta), Ordering::Relaxed);
-        self.pushing.under_way.store(true, Ordering::Relaxed);
     }
 
     /// Whether the device has nothing else to do: the WQE before was pushed as well, or all
