@@ -106,7 +106,8 @@ impl SendQueue {
     #[inline(always)]
     fn run_at(&self, position: u32, most: u32) -> u32 {
         if let Some(quanta) = self.tracker.quanta_at(position) {
-            return quanta;
+            // Nothing is known of where nothing was placed, which two posts at once could bring about.
+            return quanta.max(1);
         }
         let mut quanta = 1;
         while quanta < most && self.tracker.quanta_at(position.wrapping_add(quanta)).is_none() {
