@@ -401,7 +401,7 @@ unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
 ///
 /// # Safety
 /// `context` is that of the queue.
-unsafe fn resize(context: *mut ibv_context, cq: &CompletionQueue, entries: u32) -> Result<()> {
+unsafe fn resize(context: *mut ibv_context, cq: &CompletionQueue, entries: c_int) -> Result<()> {
     // SAFETY: as the caller promises.
     let owner = unsafe { Context::of(context) };
     if !owner.limits().features.contains(Features::CQ_RESIZE) {
@@ -410,7 +410,10 @@ unsafe fn resize(context: *mut ibv_context, cq: &CompletionQueue, entries: u32) 
         return Err(unsafe { log::refused(context, Errno::NOT_SUPPORTED, why) });
     }
     // SAFETY: as the caller promises.
-    let size = unsafe { size_for(context, owner.limits(), entries)? };
+    let (entries, size) = unsafe {
+        let entries = entries_of(context, entries)?;
+        (entries, size_for(context, owner.limits(), entries)?)
+    };
     // One resize at a time. Polling goes on meanwhile: the lock is not held while the
     // kernel is asked.
     let mut rings = cq.rings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -453,10 +456,7 @@ unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     // SAFETY: libibverbs calls with what `create_cq` returned.
     unsafe {
         let context = (*cq).context;
-        boundary::status(context, "resize_cq", || {
-            let entries = entries_of(context, cqe)?;
-            resize(context, CompletionQueue::of(cq), entries)
-        })
+        boundary::status(context, "resize_cq", || resize(context, CompletionQueue::of(cq), cqe))
     }
 }
 

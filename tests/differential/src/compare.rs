@@ -73,6 +73,8 @@ pub struct Difference<'a> {
     pub before: &'a [&'a str],
     /// All that the C provider did, this line left out.
     pub c_before: &'a [&'a str],
+    /// What it did after.
+    pub c_after: &'a [&'a str],
 }
 
 impl<'a> Difference<'a> {
@@ -81,7 +83,7 @@ impl<'a> Difference<'a> {
     where
         'a: 'b,
     {
-        let Difference { program, step, generation, before, c_before, .. } = *self;
+        let Difference { program, step, generation, before, c_before, c_after, .. } = *self;
         Difference {
             program,
             step,
@@ -90,6 +92,7 @@ impl<'a> Difference<'a> {
             c: Event::parse(line),
             before,
             c_before,
+            c_after,
         }
     }
 
@@ -157,9 +160,10 @@ pub fn compare(
                 continue;
             }
         }
-        let (before, c_before) =
-            (&lines[0][step_began.min(at[0])..at[0].min(lines[0].len())], &lines[1][..at[1]]);
-        let difference = Difference { program, step, generation, ours, c, before, c_before };
+        let before = &lines[0][step_began..at[0].min(lines[0].len()).max(step_began)];
+        let (c_before, rest) = lines[1].split_at(at[1].min(lines[1].len()));
+        let c_after = rest.get(1..).unwrap_or_default();
+        let difference = Difference { program, step, generation, ours, c, before, c_before, c_after };
         let Some((name, effect)) = faults::explain(&difference, &mut history) else {
             return Outcome::Different {
                 signature: difference.signature(),

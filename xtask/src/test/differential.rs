@@ -1,13 +1,19 @@
 //! Random programs on both providers, compared: that they are equal, and that a difference would be found.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 
 use super::session::{Session, Verdict};
 use crate::differential;
 use crate::process;
 
-/// Programs of a run, and of one with `--full`.
-const PROGRAMS: [u64; 2] = [2000, 20_000];
+/// What is compared: name, options of the device, programs. With `--full`, ten times as many.
+const RUNS: [(&str, &[&str], u64); 3] = [
+    ("GEN2 over RoCE", &[], 1500),
+    ("GEN2 over iWARP", &["--transport", "iwarp"], 500),
+    ("GEN1", &["--gen", "1", "--transport", "iwarp"], 500),
+];
 
 /// Programs that are enough for a planted difference to be met, in the first one that posts.
 const PLANTED: u64 = 5;
@@ -20,19 +26,23 @@ const PATIENCE: u64 = 300;
 
 /// Every run.
 pub fn check(session: &mut Session) {
-    let programs = PROGRAMS[usize::from(session.full)];
-    session.check_on_device("differential", "GEN2 over RoCE", |simulator, folder| {
-        let mut command = differential::command(simulator, programs, 1)?;
-        command.args(differential::device_options(&[]));
-        let limit = std::time::Duration::from_secs(PATIENCE * programs / 1000);
-        let finished = process::run(&mut command, &folder.join("output"), limit)?;
-        ensure!(finished.succeeded(), "{}\n{}", finished.explain(), finished.output);
-        Ok(Verdict::Passed)
-    });
+    let times = if session.full { 10 } else { 1 };
+    for (name, device, programs) in RUNS {
+        session.check_on_device("differential", name, |simulator, folder| {
+            let programs = programs * times;
+            let mut command = differential::command(simulator, programs, 1)?;
+            let device: Vec<String> = device.iter().map(|&option| option.to_owned()).collect();
+            command.args(differential::device_options(&device));
+            let limit = Duration::from_secs(PATIENCE * programs.div_ceil(1000));
+            let finished = process::run(&mut command, &folder.join("output"), limit)?;
+            ensure!(finished.succeeded(), "{}\n{}", finished.explain(), finished.output);
+            Ok(Verdict::Passed)
+        });
+    }
     session.check_on_device("differential", "a planted difference is found", |simulator, folder| {
         let mut command = differential::command(simulator, PLANTED, 1)?;
         command.arg("--plant").args(differential::device_options(&[]));
-        let limit = std::time::Duration::from_secs(PATIENCE);
+        let limit = Duration::from_secs(PATIENCE);
         let finished = process::run(&mut command, &folder.join("output"), limit)?;
         ensure!(!finished.succeeded(), "nothing was found: {}", finished.output);
         let left = steps_left(&finished.output)?;

@@ -27,7 +27,7 @@ pub struct Objects {
     pub cqs: [Option<Cq>; slots::CQS as usize],
     pub qps: [Option<*mut ibv_qp>; slots::QPS as usize],
     pub ahs: [Option<*mut ibv_ah>; slots::AHS as usize],
-    /// Work requests posted, each of which has its number as `wr_id`.
+    /// The `wr_id` of the next work request. None has 0.
     pub posted: u64,
     /// See [`Step::Careful`].
     pub careful: bool,
@@ -55,7 +55,7 @@ impl Objects {
             cqs: Default::default(),
             qps: Default::default(),
             ahs: Default::default(),
-            posted: 0,
+            posted: 1000,
             careful: false,
         }
     }

@@ -169,4 +169,24 @@ pub const FAULTS: &[Fault] = &[
             unfinished.then_some(Effect::Ends)
         },
     },
+    Fault {
+        name: "the completion of work by which the kernel set up a connection is given to a program that has posted",
+        matches: |difference, _| {
+            let kernels = |line: &str| {
+                (line.starts_with("wc ") || line.starts_with("current "))
+                    && line.contains(" wr_id=0 status=0 opcode=0 ")
+            };
+            let c = &difference.c;
+            let given = match c.kind {
+                "wc" | "current" => kernels(c.line),
+                "poll_cq" => {
+                    let count = usize::try_from(c.number("result")?).ok()?;
+                    difference.c_after.iter().take(count).any(|line| kernels(line))
+                }
+                "start_poll" | "next_poll" => difference.c_after.first().is_some_and(|line| kernels(line)),
+                _ => false,
+            };
+            given.then_some(Effect::Ends)
+        },
+    },
 ];

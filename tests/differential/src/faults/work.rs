@@ -1,6 +1,8 @@
 //! Faults in posting.
 
-use rdma_core_sys::bindings::{IBV_QPT_UD, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM};
+use rdma_core_sys::bindings::{
+    IBV_QPT_UD, IBV_SEND_INLINE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+};
 
 use super::{Effect, Fault, INVALID, only};
 use crate::compare::Difference;
@@ -136,6 +138,21 @@ pub const FAULTS: &[Fault] = &[
                 && difference.ours.number("q0") == Some(0)
                 && only(difference, &["q0", "q1"]);
             taken.then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "on the first generation an immediate overwrites inline data, or makes a request longer than the \
+               device reads",
+        matches: |difference, _| {
+            let Some(Step::PostSend { list, .. }) = difference.step() else { return None };
+            let ours = &difference.ours;
+            let send = list.get(usize::try_from(ours.number("bad_wr")?).ok()?)?;
+            let refused = difference.generation == 1
+                && ours.kind == "post_send"
+                && ours.number("result") == Some(INVALID)
+                && matches!(send.opcode, IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_SEND_WITH_IMM)
+                && (send.flags & IBV_SEND_INLINE != 0 || send.elements.len() == 3);
+            refused.then_some(Effect::Ends)
         },
     },
 ];
