@@ -84,6 +84,18 @@ pub const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "a destruction that is refused has given up the rings from before a resize, with what is in them",
+        matches: |difference, _| {
+            let c = &difference.c;
+            let destroyed = difference.c_after.iter().find(|line| line.starts_with("ioctl name=destroy_cq "));
+            let given_up = matches!(difference.step(), Some(Step::DestroyCq { .. }))
+                && c.is_ioctl("dereg_mr")
+                && is_old_ring(difference, c.number("0")?)
+                && destroyed.is_some_and(|line| line.contains(" result=-1 "));
+            given_up.then_some(Effect::Ends)
+        },
+    },
+    Fault {
         name: "polling gives back the memory of finished rings, by system calls",
         matches: |difference, history| {
             let (ours, c) = (&difference.ours, &difference.c);
