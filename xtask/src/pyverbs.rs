@@ -1,7 +1,8 @@
 //! `cargo xtask pyverbs`: rdma-core's own Python tests on the software device.
 
-mod known;
+mod failures;
 mod report;
+mod skips;
 mod suite;
 
 use std::collections::BTreeMap;

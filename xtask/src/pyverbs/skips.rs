@@ -1,10 +1,9 @@
-//! What is known of the suites on this device: why tests are skipped, and which fail for good reasons.
+//! Why tests are skipped on this device.
 //!
 //! A test of ours that is skipped for a reason that is not here counts as failed, so that
 //! nothing that the provider can do disappears from the runs unseen.
 
 use super::Run;
-use crate::sim::Provider;
 
 /// Generations of the device.
 type Generations = std::ops::RangeInclusive<u32>;
@@ -84,78 +83,6 @@ pub const SKIPS: &[Skip] = &[
     },
 ];
 
-/// A test that fails though the device does as it should.
-pub struct Failure {
-    provider: Option<Provider>,
-    suite: Option<u32>,
-    generations: Generations,
-    /// What the test's name contains.
-    test: &'static str,
-    /// What the failure contains.
-    failure: &'static str,
-    /// Whose fault it is.
-    pub cause: &'static str,
-}
-
-const ANY: Failure =
-    Failure { provider: None, suite: None, generations: ALL, test: "", failure: "", cause: "" };
-const OF_C: Failure = Failure { provider: Some(Provider::C), ..ANY };
-const CUT_HANDLE: Failure = Failure {
-    suite: Some(65),
-    generations: 3..=3,
-    failure: "WR flush error",
-    cause: "C provider: has 17 bits for the number of an address handle, which has 25",
-    ..OF_C
-};
-const NO_LIMIT: &str = "C provider: sizes queues in 32 bits, which a large count overflows";
-
-/// Tests that fail as they are expected to.
-pub const FAILURES: &[Failure] = &[
-    Failure {
-        suite: Some(44),
-        test: "test_cq.CQTest.test_resize_cq",
-        failure: "PyverbsRDMAError not raised",
-        cause: "suite: wants a resize refused by which nothing is lost; that of 65 does not",
-        ..ANY
-    },
-    Failure {
-        provider: Some(Provider::Ours),
-        generations: BEFORE_GEN3,
-        test: "test_mem_align_srq_excq_rc_traffic",
-        failure: "signal: 11",
-        cause: "pyverbs: frees an allocator that the provider still calls, when a test is skipped half-way",
-        ..ANY
-    },
-    Failure {
-        generations: BEFORE_GEN3,
-        test: "test_mr.MRTest.test_mr_rereg_atomic",
-        failure: "Failed to post send",
-        cause: "suite: does not ask whether the device has atomic operations",
-        ..ANY
-    },
-    Failure {
-        test: "create_cq_bad_flow",
-        cause: "C provider: creates a queue for more completions than it says there can be",
-        ..OF_C
-    },
-    Failure {
-        test: "create_cq_ex_bad_flow",
-        cause: "C provider: creates a queue for more completions than it says there can be",
-        ..OF_C
-    },
-    Failure {
-        test: "test_mr.MRTest.",
-        failure: "Failed to modify QP state to init",
-        cause: "kernel: a used queue pair has no second life",
-        ..OF_C
-    },
-    Failure { test: "test_cq.CQTest.test_resize_cq", ..CUT_HANDLE },
-    Failure { test: "test_cq_events_ud", ..CUT_HANDLE },
-    Failure { test: "test_ro_ud_traffic", ..CUT_HANDLE },
-    Failure { test: "with_illegal_caps_max_recv_wr", cause: NO_LIMIT, ..OF_C },
-    Failure { test: "with_illegal_caps_max_send_wr", cause: NO_LIMIT, ..OF_C },
-];
-
 /// Why a test that was skipped was skipped, if that is known.
 pub fn skip_of(run: &Run, test: &str, reason: &str) -> Option<&'static Skip> {
     let name = test.strip_prefix("tests.").unwrap_or(test);
@@ -164,16 +91,5 @@ pub fn skip_of(run: &Run, test: &str, reason: &str) -> Option<&'static Skip> {
             && row.kernels.contains(&run.kernel)
             && name.starts_with(row.tests)
             && reason.contains(row.reason)
-    })
-}
-
-/// Why a test that failed had to, if that is known.
-pub fn failure_of(run: &Run, test: &str, failure: &str) -> Option<&'static Failure> {
-    FAILURES.iter().find(|row| {
-        row.provider.is_none_or(|one| one == run.provider)
-            && row.suite.is_none_or(|one| one == run.suite)
-            && row.generations.contains(&run.generation)
-            && test.contains(row.test)
-            && failure.contains(row.failure)
     })
 }
