@@ -10,6 +10,7 @@ mod capabilities;
 mod command;
 mod context;
 mod cq;
+mod cq_create;
 mod cq_ex;
 mod domain;
 mod environment;
