@@ -40,6 +40,8 @@ const OURS: &[Provider] = &[Provider::Ours];
 
 const ROCE: &[&str] = &[];
 const IWARP: &[&str] = &["--transport", "iwarp"];
+/// The kernel connects after it has given out the push page.
+const IWARP_WITH_PAGES: &[&str] = &["--transport", "iwarp", "--push", "8"];
 const GEN1: &[&str] = &["--gen", "1"];
 const LEGACY: &[&str] = &["--gen", "1", "--legacy"];
 const GEN3: &[&str] = &["--gen", "3"];
@@ -90,6 +92,7 @@ const PAIRS: &[Pair] = &[
     pair(IWARP, OURS, "ib_write_bw -R -F -n 100", "ib_write_bw -R -F -n 100 127.0.0.1", FIGURES),
     pair(IWARP, OURS, "ib_read_bw -R -F -n 100 -q 2", "ib_read_bw -R -F -n 100 -q 2 127.0.0.1", FIGURES),
     pair(IWARP, OURS, "rstream -S 1024 -C 10", "rstream -S 1024 -C 10 -s 127.0.0.1", "custom"),
+    pair(IWARP_WITH_PAGES, BOTH, "rping -s -v -C 10", "rping -c -v -C 10 -a 192.0.2.1", DATA),
     pair(GEN1, BOTH, "rping -s -v -C 10", "rping -c -v -C 10 -a 192.0.2.1", DATA),
     pair(GEN1, OURS, "ib_write_bw -R -F -n 100", "ib_write_bw -R -F -n 100 127.0.0.1", FIGURES),
     pair(GEN1, OURS, "ib_send_bw -R -F -n 100 -b", "ib_send_bw -R -F -n 100 -b 127.0.0.1", FIGURES),
