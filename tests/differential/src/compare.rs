@@ -208,3 +208,64 @@ fn report(difference: &Difference<'_>, lines: &[Vec<&str>; 2], at: [usize; 2]) -
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(program: &Program, ours: &str, c: &str) -> Outcome {
+        compare(program, 2, [ours, c], &mut BTreeMap::new())
+    }
+
+    fn is_different(outcome: &Outcome) -> bool {
+        matches!(outcome, Outcome::Different { .. })
+    }
+
+    #[test]
+    fn equal_traces_are_equal_and_others_are_not() {
+        let program = vec![Step::Run { times: 1 }];
+        let trace = "step 0\narena digest=0x1\nstep end\nclose_device result=0\n";
+        assert!(matches!(outcome(&program, trace, trace), Outcome::Equal));
+        for changed in ["arena digest=0x2\n", "", "arena digest=0x1\nextra line=1\n"] {
+            let other = trace.replace("arena digest=0x1\n", changed);
+            assert!(is_different(&outcome(&program, trace, &other)), "{other}");
+            assert!(is_different(&outcome(&program, &other, trace)), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_crash_is_a_difference_even_if_both_crash() {
+        let trace = "step 0\ndied code=139\n";
+        assert!(is_different(&outcome(&vec![Step::Run { times: 1 }], trace, trace)));
+    }
+
+    #[test]
+    fn a_fault_explains_what_it_looks_like_and_no_more() {
+        let program = vec![Step::Poll { cq: 0, count: 1 }];
+        let wc = |opcode: u32, error: &str, rest: &str| {
+            format!(
+                "step 0\nwc wr_id=1000 status=0 opcode={opcode} vendor_err={error} byte_len=8 imm={rest} \
+                 flags=0x0 pkey_index=0x0 slid=0x0 sl=0x0 path_bits=0x0\n"
+            )
+        };
+        let ours = wc(0, "0x0", "0x0");
+        assert!(matches!(outcome(&program, &ours, &wc(0, "0xa5a5a5a5", "0xa5a5a5a5")), Outcome::Equal));
+        assert!(is_different(&outcome(&program, &ours, &wc(0, "0x1", "0xa5a5a5a5"))));
+        assert!(is_different(&outcome(&program, &ours, &wc(1, "0xa5a5a5a5", "0xa5a5a5a5"))));
+        // The other way round it is a fault of ours.
+        assert!(is_different(&outcome(&program, &wc(0, "0xa5a5a5a5", "0x0"), &ours)));
+    }
+
+    #[test]
+    fn what_was_to_come_later_has_to_come() {
+        let program = vec![Step::Poll { cq: 0, count: 1 }];
+        let ring =
+            "ioctl name=reg_mr driver.reg_type=0x2 driver.cq_pages=0x1 out.handle=2 out.lkey=0x0 result=0\n";
+        let given_back = "ioctl name=dereg_mr 0=2 result=0\n";
+        let ours = format!("{ring}step 0\npoll_cq result=0\nstep end\n{given_back}");
+        let c = format!("{ring}step 0\n{given_back}poll_cq result=0\nstep end\n");
+        assert!(matches!(outcome(&program, &ours, &c), Outcome::Equal));
+        let never = ours.replace(given_back, "");
+        assert!(is_different(&outcome(&program, &never, &c)));
+    }
+}

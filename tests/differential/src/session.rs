@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::Options;
 use crate::compare::{Outcome, compare};
+use crate::faults;
 use crate::generate::generate;
 use crate::program::Program;
 use crate::random::Random;
@@ -16,6 +17,9 @@ use crate::side::{Provider, Side};
 
 /// Different differences after which a run ends: they are looked at one by one anyway.
 const ENOUGH: usize = 5;
+
+/// Programs in which every known fault that the device can show should have been met.
+const MANY: u64 = 10_000;
 
 /// Both providers.
 struct Pair<'a> {
@@ -117,6 +121,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     );
     for (fault, count) in &pair.met {
         println!("{count:>9} times: {fault}");
+    }
+    if options.programs >= MANY {
+        // It may be there no more, or hidden behind others; or it is of another device.
+        for fault in faults::names().filter(|fault| !pair.met.contains_key(fault)) {
+            println!("    never: {fault}");
+        }
     }
     Ok(if known.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -157,3 +157,28 @@ fn without<T: Clone>(list: &[T], index: usize) -> Vec<T> {
     list.remove(index);
     list
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::generate;
+    use crate::random::Random;
+
+    #[test]
+    fn a_program_shrinks_to_what_makes_it_fail() {
+        // As if every signaled read of a list failed.
+        let fails = |program: &Program| {
+            program.iter().any(|step| match step {
+                Step::PostSend { list, .. } => {
+                    list.iter().any(|send| send.opcode == 4 && send.flags & 2 != 0)
+                }
+                _ => false,
+            })
+        };
+        let found = (0..).map(|seed| generate(&mut Random::new(seed))).find(fails).expect("one of them");
+        let shortest = shrink(found, &mut |program| fails(program));
+        let [Step::PostSend { list, .. }] = &shortest[..] else { panic!("{shortest:?}") };
+        assert_eq!(list.len(), 1);
+        assert_eq!((list[0].opcode, list[0].flags, list[0].elements.len()), (4, 2, 0));
+    }
+}

@@ -78,6 +78,11 @@ fn is_of_cq(difference: &Difference<'_>, handle: i64) -> bool {
 /// All of them.
 const FAULTS: [&[Fault]; 3] = [creation::FAULTS, work::FAULTS, completions::FAULTS];
 
+/// The names of all.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FAULTS.iter().copied().flatten().map(|fault| fault.name)
+}
+
 /// The fault that explains a difference.
 pub fn explain(difference: &Difference<'_>, history: &mut History) -> Option<(&'static str, Effect)> {
     FAULTS

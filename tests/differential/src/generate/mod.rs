@@ -167,3 +167,31 @@ impl Generator<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_program_that_survives_being_written_down() {
+        for seed in 0..200 {
+            let program = generate(&mut Random::new(seed));
+            assert_eq!(program, generate(&mut Random::new(seed)));
+            let text = serde_json::to_string(&program).unwrap();
+            assert_eq!(serde_json::from_str::<Program>(&text).unwrap(), program);
+        }
+    }
+
+    #[test]
+    fn every_kind_of_step_comes() {
+        let name = |step: &Step| {
+            let text = format!("{step:?}");
+            text.split([' ', '{']).next().unwrap_or_default().to_owned()
+        };
+        let programs = (0..2000).flat_map(|seed| generate(&mut Random::new(seed)));
+        let kinds: BTreeSet<String> = programs.map(|step| name(&step)).collect();
+        assert_eq!(kinds.len(), 34, "{kinds:?}");
+    }
+}
