@@ -95,6 +95,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let (mut steps, mut cut) = (0, 0);
     let mut known = BTreeSet::new();
     for seed in options.seed..options.seed.saturating_add(options.programs) {
+        let done = seed - options.seed;
+        if done > 0 && done.is_multiple_of(MANY) {
+            println!("{done} of {} programs", options.programs);
+        }
         let program = generate(&mut Random::new(seed));
         steps += program.len();
         match pair.run(&program)? {

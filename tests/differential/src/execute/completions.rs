@@ -18,7 +18,7 @@ pub const MOST: usize = 32;
 const EMPTY: u8 = 4;
 
 /// `ibv_poll_cq`, until there are `count` or no more.
-pub fn poll(objects: &Objects, cq: Slot, count: i32) -> Option<()> {
+pub fn poll(objects: &Objects<'_>, cq: Slot, count: i32) -> Option<()> {
     let cq = of(&objects.cqs, cq)?.raw;
     let mut left = count.min(MOST as i32);
     let mut empty = 0;
@@ -70,7 +70,7 @@ fn poll_once(cq: *mut ibv_cq, count: i32, failed: &mut Vec<u32>) -> i32 {
 }
 
 /// The extended interface, until there are `count` or no more.
-pub fn poll_extended(objects: &Objects, slot: Slot, count: u8) -> Option<()> {
+pub fn poll_extended(objects: &Objects<'_>, slot: Slot, count: u8) -> Option<()> {
     let cq = of(&objects.cqs, slot)?;
     let wc_flags = cq.extended?;
     let cq: *mut ibv_cq_ex = cq.raw.cast();

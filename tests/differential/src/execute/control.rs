@@ -7,7 +7,7 @@ use rdma_core_sys::inline::*;
 
 use super::objects::{Objects, free, of};
 use super::{arena, error, tell};
-use crate::program::{Command, Slot, Step};
+use crate::program::{Command, Step};
 
 /// The port that everything is on.
 pub const PORT: u8 = 1;
@@ -31,7 +31,7 @@ pub fn status(verb: &str, call: impl FnOnce() -> i32) -> bool {
 }
 
 /// Runs a step; `None` if an object it needs is not there.
-pub fn perform(objects: &mut Objects, step: &Step) -> Option<()> {
+pub fn perform(objects: &mut Objects<'_>, step: &Step) -> Option<()> {
     let context = objects.context;
     // SAFETY: every object in a slot is alive, and every argument valid for its call.
     unsafe {
@@ -111,10 +111,10 @@ pub fn perform(objects: &mut Objects, step: &Step) -> Option<()> {
                 }
             }
             Step::CreateAh { ah, pd, gid_index, port, is_global, destination } => {
-                let raw = of(&objects.pds, pd)?;
+                let (raw, gid) = (of(&objects.pds, pd)?, objects.gid(destination));
                 let place = free(&mut objects.ahs, ah)?;
                 let mut attributes: ibv_ah_attr = zeroed();
-                attributes.grh.dgid = gid(context, destination);
+                attributes.grh.dgid = gid;
                 attributes.grh.sgid_index = gid_index;
                 attributes.grh.hop_limit = 64;
                 attributes.is_global = is_global.into();
@@ -146,7 +146,7 @@ pub fn perform(objects: &mut Objects, step: &Step) -> Option<()> {
 }
 
 /// Asks about the device and a port.
-fn query(objects: &Objects, port: u8) {
+fn query(objects: &Objects<'_>, port: u8) {
     // SAFETY: the context is open, the structs are valid for the calls.
     unsafe {
         let mut device: ibv_device_attr_ex = zeroed();
@@ -162,12 +162,26 @@ fn query(objects: &Objects, port: u8) {
     }
 }
 
-/// The GID of that index of the port, or one of nobody.
-pub fn gid(context: *mut ibv_context, index: Slot) -> ibv_gid {
-    let mut gid = ibv_gid { raw: [0xfe; 16] };
-    // SAFETY: the context is open, `gid` valid for the call; failing leaves it as it is.
-    unsafe { ibv_query_gid(context, PORT, index.into(), &mut gid) };
-    gid
+/// GIDs of the port that programs use.
+const GIDS: i32 = 3;
+
+/// The first GIDs of the port, which are the same for every program.
+///
+/// # Safety
+/// `device` is of a device list.
+pub unsafe fn port_gids(device: *mut ibv_device) -> Vec<ibv_gid> {
+    // SAFETY: as the caller promises; the context is open, and each GID valid for the call.
+    unsafe {
+        let context = ibv_open_device(device);
+        assert!(!context.is_null(), "the device opens");
+        let query = |index| {
+            let mut gid = ibv_gid { raw: [0; 16] };
+            (ibv_query_gid(context, PORT, index, &mut gid) == 0).then_some(gid)
+        };
+        let gids = (0..GIDS).map_while(query).collect();
+        ibv_close_device(context);
+        gids
+    }
 }
 
 /// The GID of a multicast group.

@@ -15,7 +15,7 @@ fn readable(descriptor: i32) -> bool {
 }
 
 /// Takes all events of a channel.
-pub fn take(objects: &Objects, channel: Slot) -> Option<()> {
+pub fn take(objects: &Objects<'_>, channel: Slot) -> Option<()> {
     let raw = of(&objects.channels, channel)?;
     // SAFETY: the channel is alive; an event that is there can be taken and acknowledged once.
     unsafe {
@@ -34,7 +34,7 @@ pub fn take(objects: &Objects, channel: Slot) -> Option<()> {
 }
 
 /// Takes all asynchronous events of the context.
-pub fn take_asynchronous(objects: &Objects) -> Option<()> {
+pub fn take_asynchronous(objects: &Objects<'_>) -> Option<()> {
     // SAFETY: the context is open; an event that is there can be taken and acknowledged once.
     unsafe {
         while readable((*objects.context).async_fd) {

@@ -36,11 +36,13 @@ pub fn run() -> Result<()> {
     arena::map().context("no place for the arena")?;
     hook::save_at_crash();
     let device = first_device()?;
+    // SAFETY: of the list, which is never freed.
+    let gids = unsafe { control::port_gids(device) };
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let program: Program = serde_json::from_str(&line?)?;
         irdma_tests::control::control("restart");
-        let trace = execute(device, &program)?;
+        let trace = execute(device, &gids, &program)?;
         output.write_all(trace.as_bytes())?;
         writeln!(output, "{END}")?;
         output.flush()?;
@@ -60,7 +62,7 @@ fn first_device() -> Result<*mut ibv_device> {
 }
 
 /// Runs one program on a context of its own.
-fn execute(device: *mut ibv_device, program: &[Step]) -> Result<String> {
+fn execute(device: *mut ibv_device, gids: &[ibv_gid], program: &[Step]) -> Result<String> {
     // Of the device before it is opened by the program.
     irdma_tests::device::Device::present();
     arena::fill();
@@ -70,7 +72,7 @@ fn execute(device: *mut ibv_device, program: &[Step]) -> Result<String> {
     ensure!(!context.is_null(), "the device does not open: errno {}", error::last());
     let page = doorbell_page(context)?;
     hook::observer(|observer| observer.set_doorbells(page));
-    let mut objects = Objects::new(context);
+    let mut objects = Objects::new(context, gids);
     for (number, step) in program.iter().enumerate() {
         line(format_args!("step {number}"));
         perform(&mut objects, step);
@@ -112,7 +114,7 @@ fn doorbell_page(context: *mut ibv_context) -> Result<*mut u8> {
 }
 
 /// Runs a step.
-fn perform(objects: &mut Objects, step: &Step) {
+fn perform(objects: &mut Objects<'_>, step: &Step) {
     let done = match step {
         Step::Run { times } => {
             run_device(*times);

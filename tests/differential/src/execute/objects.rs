@@ -16,9 +16,9 @@ pub struct Cq {
 }
 
 /// All of them. Empty slots hold `None`.
-#[derive(Debug)]
 #[allow(missing_docs, reason = "the names say it")]
-pub struct Objects {
+pub struct Objects<'a> {
+    gids: &'a [ibv_gid],
     pub context: *mut ibv_context,
     pub pds: [Option<*mut ibv_pd>; slots::PDS as usize],
     pub mrs: [Option<*mut ibv_mr>; slots::MRS as usize],
@@ -43,10 +43,11 @@ pub fn free<T>(table: &mut [Option<T>], slot: Slot) -> Option<&mut Option<T>> {
     table.get_mut(usize::from(slot)).filter(|place| place.is_none())
 }
 
-impl Objects {
-    /// None yet.
-    pub fn new(context: *mut ibv_context) -> Objects {
+impl<'a> Objects<'a> {
+    /// None yet, on a port with those GIDs.
+    pub fn new(context: *mut ibv_context, gids: &'a [ibv_gid]) -> Objects<'a> {
         Objects {
+            gids,
             context,
             pds: Default::default(),
             mrs: Default::default(),
@@ -58,6 +59,11 @@ impl Objects {
             posted: 1000,
             careful: false,
         }
+    }
+
+    /// The GID of that index of the port, or one of nobody.
+    pub fn gid(&self, index: u8) -> ibv_gid {
+        self.gids.get(usize::from(index)).copied().unwrap_or(ibv_gid { raw: [0xfe; 16] })
     }
 
     /// The key that `place` is named by to the device as local memory.

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use rdma_core_sys::bindings::*;
 use rdma_core_sys::inline::*;
 
-use super::control::{PORT, gid, object, status};
+use super::control::{PORT, object, status};
 use super::objects::{Cq, Objects, free, of};
 use super::tell;
 use crate::program::{Change, Slot, Step};
@@ -15,7 +15,7 @@ use crate::program::{Change, Slot, Step};
 pub const Q_KEY: u32 = 0x1234_5678;
 
 /// Runs a step; `None` if an object it needs is not there.
-pub fn perform(objects: &mut Objects, step: &Step) -> Option<()> {
+pub fn perform(objects: &mut Objects<'_>, step: &Step) -> Option<()> {
     let context = objects.context;
     // SAFETY: every object in a slot is alive, and every argument valid for its call.
     unsafe {
@@ -80,7 +80,7 @@ fn tell_cq(cq: &Option<Cq>) {
     }
 }
 
-fn create(objects: &mut Objects, step: &Step) -> Option<()> {
+fn create(objects: &mut Objects<'_>, step: &Step) -> Option<()> {
     let Step::CreateQp { qp, pd, send_cq, recv_cq, kind, cap, signals_all } = *step else { return None };
     let pd = of(&objects.pds, pd)?;
     let (send, recv) = (of(&objects.cqs, send_cq)?.raw, of(&objects.cqs, recv_cq)?.raw);
@@ -144,7 +144,7 @@ fn needed(state: u32, is_datagram: bool) -> u32 {
     }
 }
 
-fn modify(objects: &Objects, qp: Slot, change: Change) -> Option<()> {
+fn modify(objects: &Objects<'_>, qp: Slot, change: Change) -> Option<()> {
     let raw = of(&objects.qps, qp)?;
     let peer = of(&objects.qps, change.peer)?;
     // SAFETY: both are alive; all bytes zero is a value of the plain struct.
@@ -164,7 +164,7 @@ fn modify(objects: &Objects, qp: Slot, change: Change) -> Option<()> {
     attributes.rnr_retry = change.patience >> 5;
     attributes.ah_attr.is_global = 1;
     attributes.ah_attr.port_num = PORT;
-    attributes.ah_attr.grh.dgid = gid(objects.context, change.gid_index);
+    attributes.ah_attr.grh.dgid = objects.gid(change.gid_index);
     attributes.ah_attr.grh.sgid_index = change.gid_index;
     attributes.ah_attr.grh.hop_limit = 64;
     let mask = needed(change.state, is_datagram) ^ change.mask;
@@ -177,7 +177,7 @@ fn modify(objects: &Objects, qp: Slot, change: Change) -> Option<()> {
 }
 
 /// Moves queue pairs to the error state whose requests have failed, in a careful program.
-pub fn give_up(objects: &Objects, failed: &[u32]) {
+pub fn give_up(objects: &Objects<'_>, failed: &[u32]) {
     if !objects.careful {
         return;
     }
@@ -195,7 +195,7 @@ pub fn give_up(objects: &Objects, failed: &[u32]) {
     }
 }
 
-fn query(objects: &Objects, qp: Slot, mask: u32) -> Option<()> {
+fn query(objects: &Objects<'_>, qp: Slot, mask: u32) -> Option<()> {
     let raw = of(&objects.qps, qp)?;
     // SAFETY: the queue pair is alive; all bytes zero is a value of the plain structs.
     unsafe {

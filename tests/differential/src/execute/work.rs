@@ -12,7 +12,7 @@ use super::{arena, error, tell};
 use crate::program::{Bind, Element, Key, Receive, Send, Slot};
 
 /// Elements as the library has them; `None` if an object is not there.
-fn elements(objects: &Objects, list: &[Element]) -> Option<Vec<ibv_sge>> {
+fn elements(objects: &Objects<'_>, list: &[Element]) -> Option<Vec<ibv_sge>> {
     list.iter()
         .map(|element| {
             Some(ibv_sge {
@@ -43,7 +43,7 @@ fn tell_post(verb: &str, result: i32, errno: i32, bad: Option<usize>) {
 }
 
 /// `ibv_post_send`.
-pub fn send(objects: &mut Objects, qp: Slot, list: &[Send]) -> Option<()> {
+pub fn send(objects: &mut Objects<'_>, qp: Slot, list: &[Send]) -> Option<()> {
     let raw = of(&objects.qps, qp)?;
     // SAFETY: alive.
     let is_datagram = unsafe { (*raw).qp_type } == IBV_QPT_UD;
@@ -105,7 +105,7 @@ pub fn send(objects: &mut Objects, qp: Slot, list: &[Send]) -> Option<()> {
 }
 
 /// `ibv_post_recv`.
-pub fn receive(objects: &mut Objects, qp: Slot, list: &[Receive]) -> Option<()> {
+pub fn receive(objects: &mut Objects<'_>, qp: Slot, list: &[Receive]) -> Option<()> {
     let raw = of(&objects.qps, qp)?;
     let mut lists =
         list.iter().map(|receive| elements(objects, &receive.elements)).collect::<Option<Vec<_>>>()?;
@@ -133,7 +133,7 @@ pub fn receive(objects: &mut Objects, qp: Slot, list: &[Receive]) -> Option<()> 
     Some(())
 }
 
-fn bind_info(objects: &Objects, bind: &Bind) -> Option<ibv_mw_bind_info> {
+fn bind_info(objects: &Objects<'_>, bind: &Bind) -> Option<ibv_mw_bind_info> {
     Some(ibv_mw_bind_info {
         mr: of(&objects.mrs, bind.mr)?,
         addr: arena::ADDRESS + u64::from(bind.offset),
@@ -143,7 +143,7 @@ fn bind_info(objects: &Objects, bind: &Bind) -> Option<ibv_mw_bind_info> {
 }
 
 /// `ibv_bind_mw`.
-pub fn bind(objects: &mut Objects, qp: Slot, mw: Slot, bind: &Bind, flags: u32) -> Option<()> {
+pub fn bind(objects: &mut Objects<'_>, qp: Slot, mw: Slot, bind: &Bind, flags: u32) -> Option<()> {
     let (raw, window) = (of(&objects.qps, qp)?, of(&objects.mws, mw)?);
     let mut request =
         ibv_mw_bind { wr_id: objects.posted, send_flags: flags, bind_info: bind_info(objects, bind)? };
