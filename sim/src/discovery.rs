@@ -72,7 +72,9 @@ fn write_device(device: &Branch, generation: Generation) -> Result<()> {
     device.file("node_desc", "irdma software device")?;
     let (major, minor) = identity::FIRMWARE;
     device.file("fw_ver", format_args!("{major}.{minor}"))?;
-    write_pci(&device.branch("device")?, generation)?;
+    let function = device.branch("device")?;
+    write_pci(&function, generation)?;
+    function.branch("net")?.branch(identity::INTERFACE)?;
 
     let port = device.branch("ports/1")?;
     port.file("state", "4: ACTIVE")?;
@@ -150,6 +152,7 @@ mod tests {
         assert!(read("sys/class/infiniband/irdma0/device/modalias").starts_with("pci:v00008086d00001592sv"));
         assert_eq!(read("sys/class/infiniband/irdma0/node_guid"), "5054:00ff:fe01:0001\n");
         assert_eq!(read("sys/class/infiniband/irdma0/ports/1/pkeys/0"), "0xffff\n");
+        assert!(root.join("sys/class/infiniband/irdma0/device/net/lo").is_dir());
         let gids = "sys/class/infiniband/irdma0/ports/1/gids";
         assert_eq!(read(&format!("{gids}/0")), "fe80:0000:0000:0000:5054:00ff:fe01:0001\n");
         assert_eq!(read(&format!("{gids}/31")), "0000:0000:0000:0000:0000:0000:0000:0000\n");
