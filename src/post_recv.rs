@@ -48,25 +48,127 @@ pub fn errno_of(refusal: Refusal) -> c_int {
     }
 }
 
+/// One receive of one element, without a call; the other functions are for what is left.
 unsafe extern "C" fn post_recv<G: Generation>(
+    qp: *mut ibv_qp,
+    request: *mut ibv_recv_wr,
+    refused: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the program posts to a queue pair of ours a list that ends with NULL.
+    unsafe {
+        let owner = QueuePair::of(qp);
+        let Some(guard) = owner.receive_lock.try_lock() else {
+            return post_contended::<G>(qp, request, refused);
+        };
+        if let Some(work) = simple(request)
+            && work.next.is_null()
+            && let Some(start) = owner.queues.receive.place_simple::<G>(work.wr_id, &*work.sg_list.cast())
+        {
+            drop(guard);
+            if owner.queues.is_in_error() {
+                return look_after::<G>(qp, start);
+            }
+            return 0;
+        }
+        guard.keep();
+        post_locked::<G>(qp, request, refused)
+    }
+}
+
+/// A work request that has one element, and is there at all.
+///
+/// # Safety
+/// `request` is NULL or valid.
+#[inline(always)]
+pub unsafe fn simple<'a>(request: *const ibv_recv_wr) -> Option<&'a ibv_recv_wr> {
+    // SAFETY: as the caller promises.
+    unsafe { request.as_ref().filter(|work| work.num_sge == 1 && !work.sg_list.is_null()) }
+}
+
+/// What is to be done after a post to a queue pair in error.
+///
+/// # Safety
+/// As of [`post_recv`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn look_after<G: Generation>(qp: *mut ibv_qp, start: u32) -> c_int {
+    // SAFETY: as the caller promises.
+    posted_in_error::<G>(unsafe { QueuePair::of(qp) }, Side::Receive, start);
+    0
+}
+
+/// Posts to a queue that another thread has locked.
+///
+/// # Safety
+/// As of [`post_recv`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn post_contended<G: Generation>(
+    qp: *mut ibv_qp,
+    request: *mut ibv_recv_wr,
+    refused: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        QueuePair::of(qp).receive_lock.lock().keep();
+        post_locked::<G>(qp, request, refused)
+    }
+}
+
+/// Posts to a queue that this thread has locked, and unlocks it.
+///
+/// # Safety
+/// As of [`post_recv`]; the lock is held.
+#[inline(never)]
+unsafe extern "C" fn post_locked<G: Generation>(
     qp: *mut ibv_qp,
     mut request: *mut ibv_recv_wr,
     refused: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: the program posts to a queue pair of ours a list that ends with NULL.
     unsafe {
-        let qp = QueuePair::of(qp);
-        if qp.shared.is_some() {
-            refused.write(request);
-            let Some(work) = request.as_ref() else { return libc::EINVAL };
-            return refusal::receive(qp, work, Refusal::Invalid);
+        let owner = QueuePair::of(qp);
+        let mut run = owner.queues.receive.simple_run::<G>();
+        let start = run.position();
+        while let Some(work) = simple(request)
+            && run.place(work.wr_id, &*work.sg_list.cast())
+        {
+            request = work.next;
         }
-        let guard = qp.receive_lock.lock();
+        if !request.is_null() {
+            return post_rest::<G>(qp, request, refused, start);
+        }
+        owner.receive_lock.unlock();
+        if owner.queues.is_in_error() && run.position() != start {
+            return look_after::<G>(qp, start);
+        }
+        0
+    }
+}
+
+/// Goes on with [`post_locked`] when something stood in the way. The first work request of the
+/// call is at position `start`.
+///
+/// # Safety
+/// As of [`post_locked`].
+#[inline(never)]
+unsafe extern "C" fn post_rest<G: Generation>(
+    qp: *mut ibv_qp,
+    mut request: *mut ibv_recv_wr,
+    refused: *mut *mut ibv_recv_wr,
+    start: u32,
+) -> c_int {
+    // SAFETY: as in `post_locked`.
+    unsafe {
+        let qp = QueuePair::of(qp);
         let mut batch = qp.queues.receive.batch::<G>();
-        let start = batch.position();
         let mut status = 0;
         while let Some(work) = request.as_ref() {
-            let outcome = list_of(work.sg_list, work.num_sge).and_then(|list| batch.place(work.wr_id, list));
+            let outcome = if qp.shared.is_some() {
+                Err(Refusal::Invalid)
+            } else {
+                list_of(work.sg_list, work.num_sge).and_then(|list| batch.place(work.wr_id, list))
+            };
             if let Err(refusal) = outcome {
                 status = refusal::receive(qp, work, refusal);
                 refused.write(request);
@@ -74,7 +176,7 @@ unsafe extern "C" fn post_recv<G: Generation>(
             }
             request = work.next;
         }
-        drop(guard);
+        qp.receive_lock.unlock();
         if batch.position() != start && qp.queues.is_in_error() {
             posted_in_error::<G>(qp, Side::Receive, start);
         }

@@ -192,7 +192,8 @@ unsafe fn create(
         ReceiveQueue::new(ReceiveQueueParts {
             ring: receive_ring,
             shift: receive.shift,
-            max_fragments: plan.cap.max_recv_sge,
+            // None are posted to a queue that is not used.
+            max_fragments: if shared.is_some() { 0 } else { plan.cap.max_recv_sge },
         })?,
         plan.service,
         receive_opcodes(limits.generation, capabilities),

@@ -6,6 +6,7 @@
 
 mod push_page;
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use crate::barrier;
@@ -24,6 +25,8 @@ pub struct QuantumRing {
     base: NonNull<Quantum>,
     /// Quanta of the ring less one.
     mask: u32,
+    /// Quanta of the ring: the bit of a position that counts laps.
+    lap: u32,
 }
 
 // SAFETY: the ring is plain memory that outlives it (`QuantumRing::new`), and all
@@ -45,7 +48,7 @@ impl QuantumRing {
         assert!(quanta.is_power_of_two(), "a ring is a power of two");
         let base = base.cast::<Quantum>();
         assert!(base.is_aligned(), "a ring is aligned");
-        Self { base, mask: quanta - 1 }
+        Self { base, mask: quanta - 1, lap: quanta }
     }
 
     /// Quanta of the ring less one: `position & mask` is an index.
@@ -76,12 +79,17 @@ impl QuantumRing {
         unsafe { core::slice::from_raw_parts(self.base.add(index as usize).as_ptr(), count as usize) }
     }
 
+    /// The ring for those that go through it with offsets of their own.
+    #[inline(always)]
+    pub(crate) fn offsets(&self) -> Offsets<'_> {
+        Offsets { base: self.base, ring: PhantomData }
+    }
+
     /// The valid bit, in its place, of a WQE at a position: 1 on the first lap, 0
     /// on the second, and so on.
     #[inline(always)]
     pub fn valid(&self, position: u32) -> u64 {
-        // The bit above the index counts laps.
-        u64::from(position & (self.mask + 1) == 0) << 63
+        u64::from(position & self.lap == 0) << 63
     }
 
     /// Fills `quanta` quanta from a position on with a byte. The position is a
@@ -93,6 +101,25 @@ impl QuantumRing {
         // SAFETY: `index + count` is within the ring; concurrent readers are the
         // device alone, as nothing outstanding lies in what is cleared ahead.
         unsafe { fill(self.base.add(index), count, byte) }
+    }
+}
+
+/// A [`QuantumRing`] by offsets in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offsets<'ring> {
+    base: NonNull<Quantum>,
+    ring: PhantomData<&'ring QuantumRing>,
+}
+
+impl<'ring> Offsets<'ring> {
+    /// The quantum at an offset.
+    ///
+    /// # Safety
+    /// The offset is that of a quantum of the ring.
+    #[inline(always)]
+    pub(crate) unsafe fn at(self, offset: usize) -> &'ring Quantum {
+        // SAFETY: as the caller promises.
+        unsafe { self.base.byte_add(offset).as_ref() }
     }
 }
 

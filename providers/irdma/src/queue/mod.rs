@@ -31,7 +31,7 @@ pub use completion_queue::{CompletionQueue, CompletionQueueParts};
 pub use held_batch::{Held, HeldBatch};
 pub use poll::Usual;
 pub use queue_pair::{QueuePair, Service};
-pub use receive::{ReceiveBatch, ReceiveQueue, ReceiveQueueParts};
+pub use receive::{ReceiveBatch, ReceiveQueue, ReceiveQueueParts, SimpleRun};
 pub use send::{SendQueue, SendQueueParts};
 pub use send_batch::SendBatch;
 pub use shared::{SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueParts};

@@ -1,16 +1,17 @@
 //! The receive queue of a QP.
 
+use core::hint::cold_path;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::completion::Origin;
 use super::queue_pair::Service;
-use super::slots::{OutOfMemory, Slots};
+use super::slots::{Cells, OutOfMemory, Slots};
 use super::work::{Fragments, Refusal, Sge, total_length};
 use crate::barrier;
-use crate::format::{ReceiveHeader, ReceiveOpcodes, VALID_WORD};
+use crate::format::{QUANTUM_BYTES, ReceiveHeader, ReceiveOpcodes, VALID, VALID_WORD};
 use crate::generation::Generation;
-use crate::ring::QuantumRing;
+use crate::ring::{Offsets, Quantum, QuantumRing};
 
 /// A receive queue: WQEs of one size, completed in the order they were posted.
 ///
@@ -24,8 +25,14 @@ pub struct ReceiveQueue {
     wr_ids: Slots<AtomicU64>,
     /// Log2 of the quanta of a WQE.
     shift: u32,
+    /// Log2 of the bytes of a WQE.
+    log_bytes: u32,
     /// WQEs of the ring less one; also how many may be outstanding.
     mask: u32,
+    /// WQEs of the ring: the bit of a position that counts laps.
+    lap: u32,
+    /// How many WQEs with a fragment may be outstanding: as many as any, or none.
+    simple: u32,
     max_fragments: u32,
     /// Position after the last WQE. Written by the poster.
     head: AtomicU32,
@@ -91,7 +98,10 @@ impl ReceiveQueue {
             wr_ids: Slots::new(entries)?,
             ring: parts.ring,
             shift: parts.shift,
+            log_bytes: parts.shift + QUANTUM_BYTES.ilog2(),
             mask: entries - 1,
+            lap: entries,
+            simple: if parts.max_fragments > 0 { entries - 1 } else { 0 },
             max_fragments: parts.max_fragments,
             head: AtomicU32::new(0),
             known_tail: AtomicU32::new(0),
@@ -103,6 +113,63 @@ impl ReceiveQueue {
     #[inline(always)]
     pub fn batch<G: Generation>(&self) -> ReceiveBatch<'_, G> {
         ReceiveBatch { queue: self, head: self.head.load(Ordering::Relaxed), generation: PhantomData }
+    }
+
+    /// Places a receive of one fragment, if nothing at all stands in the way, and returns its
+    /// position; else changes nothing, and a [`batch`](Self::batch) is to do it.
+    #[inline(always)]
+    pub fn place_simple<G: Generation>(&self, wr_id: u64, sge: &Sge) -> Option<u32> {
+        let position = self.head.load(Ordering::Relaxed);
+        let used = position.wrapping_sub(self.known_tail.load(Ordering::Relaxed));
+        if used >= self.simple {
+            cold_path();
+            if self.simple == 0 || position.wrapping_sub(self.look()) >= self.simple {
+                return None;
+            }
+        }
+        let descriptor = simple_descriptor::<G>(sge)?;
+        let (index, cell) = self.wr_ids.index_and_cell(position);
+        cell.store(wr_id, Ordering::Relaxed);
+        // As in `ReceiveBatch::place`.
+        self.head.store(position.wrapping_add(1), Ordering::Release);
+        // SAFETY: `new` has made as many cells as there are WQEs.
+        let quantum = unsafe { self.ring.offsets().at(index << self.log_bytes) };
+        write_simple::<G>(quantum, sge.address, descriptor, self.valid(position));
+        Some(position)
+    }
+
+    /// The tail as it is now.
+    #[inline(always)]
+    fn look(&self) -> u32 {
+        // Acquire: the poller has read the cells below the tail (`retire_before`) before they
+        // are written anew.
+        let tail = self.retired.tail.load(Ordering::Acquire);
+        self.known_tail.store(tail, Ordering::Relaxed);
+        tail
+    }
+
+    /// The valid bit, in its place, of a WQE at a position.
+    #[inline(always)]
+    fn valid(&self, position: u32) -> u64 {
+        u64::from(position & self.lap == 0) << 63
+    }
+
+    /// Starts to post receives of one fragment, as long as nothing at all stands in the way.
+    /// What it does not take, a [`batch`](Self::batch) that is started afterwards does.
+    #[inline(always)]
+    pub fn simple_run<G: Generation>(&self) -> SimpleRun<'_, G> {
+        let position = self.head.load(Ordering::Relaxed);
+        let used = position.wrapping_sub(self.known_tail.load(Ordering::Relaxed));
+        SimpleRun {
+            ring: self.ring.offsets(),
+            cells: self.wr_ids.cells(),
+            head: &self.head,
+            log_bytes: self.log_bytes,
+            room: self.simple.saturating_sub(used),
+            position,
+            valid: self.valid(position),
+            generation: PhantomData,
+        }
     }
 
     /// Whether all that was posted has completed.
@@ -140,7 +207,7 @@ impl<G: Generation> ReceiveBatch<'_, G> {
     ///
     /// # Errors
     /// [`Refusal`]; nothing is changed.
-    #[inline(always)]
+    #[inline(never)]
     pub fn place(&mut self, wr_id: u64, list: &[Sge]) -> Result<(), Refusal> {
         let queue = self.queue;
         if list.len() > queue.max_fragments as usize || total_length::<G>(list).is_none() {
@@ -170,12 +237,78 @@ impl<G: Generation> ReceiveBatch<'_, G> {
     #[cold]
     #[inline(never)]
     fn require_one_after_looking(&self) -> Result<(), Refusal> {
-        // Acquire: the poller has read the cells below the tail (`ReceiveQueue::retire`)
-        // before they are written anew.
-        let tail = self.queue.retired.tail.load(Ordering::Acquire);
-        self.queue.known_tail.store(tail, Ordering::Relaxed);
+        let tail = self.queue.look();
         if self.head.wrapping_sub(tail) < self.queue.mask { Ok(()) } else { Err(Refusal::Full) }
     }
+}
+
+/// Receives of one fragment on their way into a queue, one after the other. What is placed is
+/// the device's at once.
+#[derive(Debug)]
+pub struct SimpleRun<'queue, G> {
+    ring: Offsets<'queue>,
+    cells: Cells<'queue, AtomicU64>,
+    /// Of the queue.
+    head: &'queue AtomicU32,
+    /// Log2 of the bytes of a WQE.
+    log_bytes: u32,
+    /// Receives for which there is room, for all that is known.
+    room: u32,
+    /// Position where the next receive will be.
+    position: u32,
+    /// The valid bit, in its place, of a WQE there.
+    valid: u64,
+    generation: PhantomData<G>,
+}
+
+impl<G: Generation> SimpleRun<'_, G> {
+    /// Position where the next receive will be.
+    #[inline(always)]
+    pub fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Places a receive, or changes nothing and returns false.
+    #[inline(always)]
+    pub fn place(&mut self, wr_id: u64, sge: &Sge) -> bool {
+        let Some(descriptor) = simple_descriptor::<G>(sge) else { return false };
+        let Some(less) = self.room.checked_sub(1) else { return false };
+        self.room = less;
+        let (index, cell) = self.cells.index_and_cell(self.position);
+        cell.store(wr_id, Ordering::Relaxed);
+        self.position = self.position.wrapping_add(1);
+        // As in `ReceiveBatch::place`.
+        self.head.store(self.position, Ordering::Release);
+        // SAFETY: `ReceiveQueue::new` has made as many cells as there are WQEs.
+        let quantum = unsafe { self.ring.at(index << self.log_bytes) };
+        write_simple::<G>(quantum, sge.address, descriptor, self.valid);
+        if self.cells.is_first(self.position) {
+            cold_path();
+            self.valid ^= VALID;
+        }
+        true
+    }
+}
+
+/// The second word of a fragment, without the valid bit; `None` if the fragment is too long.
+#[inline(always)]
+fn simple_descriptor<G: Generation>(sge: &Sge) -> Option<u64> {
+    if !G::FRAGMENTS_CARRY_VALID {
+        return Some(sge.length_and_key());
+    }
+    let descriptor = sge.length_and_key().rotate_left(32);
+    // The longest length has no bit where the valid bit is.
+    (descriptor & VALID == 0).then_some(descriptor)
+}
+
+/// Writes a receive WQE of one fragment in one quantum, and makes it valid.
+#[inline(always)]
+fn write_simple<G: Generation>(quantum: &Quantum, address: u64, descriptor: u64, valid: u64) {
+    quantum[0].store(address);
+    quantum[1].store(descriptor | if G::FRAGMENTS_CARRY_VALID { valid } else { 0 });
+    quantum[2].store(0);
+    barrier::wqe_before_valid();
+    quantum[VALID_WORD].store(ReceiveHeader::from_bits(valid).bits());
 }
 
 /// Writes a receive WQE and makes it valid.

@@ -1,6 +1,7 @@
 //! What the program side remembers of each WQE until it completes.
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -49,9 +50,13 @@ impl<T: Zeroed> Slots<T> {
     /// The index of a position, and its cell.
     #[inline(always)]
     pub(super) fn index_and_cell(&self, position: u32) -> (usize, &T) {
-        let index = position as usize & self.mask;
-        // SAFETY: the masked index is below the count.
-        (index, unsafe { self.base.add(index).as_ref() })
+        self.cells().index_and_cell(position)
+    }
+
+    /// The cells, for those that go through them with registers of their own.
+    #[inline(always)]
+    pub(super) fn cells(&self) -> Cells<'_, T> {
+        Cells { base: self.base, mask: self.mask, slots: PhantomData }
     }
 
     /// The cell with an index, if there are so many.
@@ -65,6 +70,30 @@ impl<T: Zeroed> Slots<T> {
     #[inline(always)]
     pub(super) fn at(&self, position: u32) -> &T {
         self.index_and_cell(position).1
+    }
+}
+
+/// A reference to [`Slots`] that is kept in registers.
+#[derive(Debug)]
+pub(super) struct Cells<'slots, T: Zeroed> {
+    base: NonNull<T>,
+    mask: usize,
+    slots: PhantomData<&'slots Slots<T>>,
+}
+
+impl<'slots, T: Zeroed> Cells<'slots, T> {
+    /// The index of a position, and its cell.
+    #[inline(always)]
+    pub(super) fn index_and_cell(&self, position: u32) -> (usize, &'slots T) {
+        let index = position as usize & self.mask;
+        // SAFETY: the masked index is below the count.
+        (index, unsafe { self.base.add(index).as_ref() })
+    }
+
+    /// Whether a position is the first of a lap.
+    #[inline(always)]
+    pub(super) fn is_first(&self, position: u32) -> bool {
+        position as usize & self.mask == 0
     }
 }
 

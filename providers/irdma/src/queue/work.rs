@@ -19,6 +19,16 @@ pub struct Sge {
     pub key: u32,
 }
 
+impl Sge {
+    /// Length in the lower half, key in the upper half: as they lie in memory.
+    #[inline(always)]
+    pub(super) fn length_and_key(&self) -> u64 {
+        const { assert!(core::mem::offset_of!(Sge, key) == core::mem::offset_of!(Sge, length) + 4) };
+        // SAFETY: both fields, which follow each other.
+        u64::from_le(unsafe { (&raw const self.length).cast::<u64>().read_unaligned() })
+    }
+}
+
 /// Why a work request was not taken. The queue is as it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {

@@ -139,3 +139,63 @@ fn shared_receives_carry_their_id_and_announce_themselves() {
     assert!(queue.retire_one() && queue.retire_one() && queue.retire_one());
     assert!(!queue.retire_one(), "nothing is outstanding");
 }
+
+/// Every way to post a receive of one fragment writes the same, takes as many, and refuses the same.
+fn ways_agree<G: Generation>(shift: u32, most: u32) {
+    let sge = |n: u32| Sge { address: 0x1000 * u64::from(n), length: 0x7FFF_FFFF - n, key: 0x8000_0000 | n };
+    let devices = || ReceiveDevice::new(8, shift, most);
+    let [(mut one, by_one), (mut run, by_run), (mut any, by_batch)] = [devices(), devices(), devices()];
+    for n in 0..60 {
+        // Three in, three out, and now and then as many as there is room for.
+        let count = if n % 20 == 10 { 9 } else { 3 };
+        let mut simple = by_run.simple_run::<G>();
+        for at in 0..count {
+            let (wr_id, sge) = (u64::from(n * 10 + at), sge(n * 10 + at));
+            let taken = by_batch.batch::<G>().place(wr_id, &[sge]).is_ok();
+            let position = by_one.place_simple::<G>(wr_id, &sge);
+            assert_eq!(position.is_some(), taken, "{n} {at}");
+            if !simple.place(wr_id, &sge) {
+                // What a run does not take, a batch may.
+                assert_eq!(by_run.batch::<G>().place(wr_id, &[sge]).is_ok(), taken, "{n} {at}");
+                simple = by_run.simple_run::<G>();
+            }
+        }
+        loop {
+            let wqe = any.take();
+            assert_eq!((one.take(), run.take()), (wqe.clone(), wqe.clone()), "{n}");
+            if wqe.is_none() {
+                break;
+            }
+            for queue in [&by_one, &by_run, &by_batch] {
+                queue.retire(queue.oldest().unwrap());
+            }
+        }
+    }
+    for n in 0..8 {
+        assert_eq!(by_one.wr_id(n), by_batch.wr_id(n));
+        assert_eq!(by_run.wr_id(n), by_batch.wr_id(n));
+    }
+    let long = Sge { address: 0, length: 1 << 31, key: 0 };
+    let fits = by_batch.batch::<G>().place(0, &[long]).is_ok();
+    assert_eq!(fits, G::NUMBER == 1);
+    assert_eq!(by_one.place_simple::<G>(0, &long).is_some(), fits);
+    assert_eq!(by_run.simple_run::<G>().place(0, &long), fits);
+}
+
+#[test]
+fn ways_to_post_one_fragment_agree() {
+    for (shift, most) in [(0, 1), (1, 3), (2, 7)] {
+        ways_agree::<Gen1>(shift, most);
+        ways_agree::<Gen2>(shift, most);
+        ways_agree::<Gen3>(shift, most);
+    }
+}
+
+#[test]
+fn a_queue_without_fragments_takes_none() {
+    let (_device, queue) = ReceiveDevice::new(8, 0, 0);
+    let sge = Sge { address: 0, length: 1, key: 0 };
+    assert_eq!(queue.place_simple::<Gen2>(0, &sge), None);
+    assert!(!queue.simple_run::<Gen2>().place(0, &sge));
+    queue.batch::<Gen2>().place(0, &[]).unwrap();
+}
