@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use irdma_engine::spec::{Generation, Gid};
-use irdma_uverbs::identity;
+use irdma_uverbs::{Profile, Transport, identity};
 
 /// The character device that stands for a node: the preload library puts the
 /// real thing in its place at the first ioctl.
@@ -41,11 +41,12 @@ impl Branch {
     }
 }
 
-/// Writes `sys/` and `dev/` below `root`.
-pub fn write_tree(root: &Path, generation: Generation) -> Result<()> {
+/// Writes `sys/` and `dev/` of a device of that profile below `root`.
+pub fn write_tree(root: &Path, profile: &Profile) -> Result<()> {
+    let generation = profile.generation;
     let class = Branch::new(root.join("sys/class"))?;
     write_verbs(&class.branch("infiniband_verbs")?, generation)?;
-    write_device(&class.branch("infiniband")?.branch(identity::DEVICE_NAME)?, generation)?;
+    write_device(&class.branch("infiniband")?.branch(identity::DEVICE_NAME)?, profile)?;
     let nodes = Branch::new(root.join("dev/infiniband"))?;
     for name in [identity::NODE_NAME, MANAGER] {
         symlink(NODE, nodes.0.join(name)).context("cannot make the device node")?;
@@ -64,8 +65,8 @@ fn write_verbs(verbs: &Branch, generation: Generation) -> Result<()> {
     write_pci(&node.branch("device")?, generation)
 }
 
-fn write_device(device: &Branch, generation: Generation) -> Result<()> {
-    let iwarp = generation == Generation::Gen1;
+fn write_device(device: &Branch, profile: &Profile) -> Result<()> {
+    let iwarp = profile.transport == Transport::Iwarp;
     device.file("node_type", if iwarp { "4: RNIC" } else { "1: CA" })?;
     device.file("node_guid", guid(identity::NODE_GUID))?;
     device.file("sys_image_guid", guid(identity::NODE_GUID))?;
@@ -73,7 +74,8 @@ fn write_device(device: &Branch, generation: Generation) -> Result<()> {
     let (major, minor) = identity::FIRMWARE;
     device.file("fw_ver", format_args!("{major}.{minor}"))?;
     let function = device.branch("device")?;
-    write_pci(&function, generation)?;
+    write_pci(&function, profile.generation)?;
+    // Whose addresses are the port's.
     function.branch("net")?.branch(identity::INTERFACE)?;
 
     let port = device.branch("ports/1")?;
@@ -92,8 +94,8 @@ fn write_device(device: &Branch, generation: Generation) -> Result<()> {
     let gids = port.branch("gids")?;
     let kinds = port.branch("gid_attrs/types")?;
     let interfaces = port.branch("gid_attrs/ndevs")?;
-    let filled = identity::gids(generation);
-    for index in 0..identity::gid_table_length(generation) as usize {
+    let filled = &profile.gids;
+    for index in 0..profile.gid_table_length() as usize {
         let name = index.to_string();
         gids.file(&name, gid(filled.get(index).unwrap_or(&[0; 16])))?;
         if index < filled.len() {
@@ -144,7 +146,7 @@ mod tests {
     #[test]
     fn the_tree_has_what_libibverbs_reads() {
         let root = std::env::temp_dir().join(format!("irdma-sim-tree-{}", std::process::id()));
-        write_tree(&root, Generation::Gen2).unwrap();
+        write_tree(&root, &Profile::default()).unwrap();
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
         assert_eq!(read("sys/class/infiniband_verbs/abi_version"), "6\n");
         assert_eq!(read("sys/class/infiniband_verbs/uverbs0/ibdev"), "irdma0\n");
@@ -159,6 +161,14 @@ mod tests {
         assert_eq!(fs::read_link(root.join("dev/infiniband/uverbs0")).unwrap(), Path::new("/dev/null"));
         assert_eq!(fs::read_link(root.join("dev/infiniband/rdma_cm")).unwrap(), Path::new("/dev/null"));
         assert_eq!(read("sys/class/misc/rdma_cm/abi_version"), "4\n");
+        assert_eq!(read("sys/class/infiniband/irdma0/node_type"), "1: CA\n");
+        fs::remove_dir_all(&root).unwrap();
+        // The transport is the device's, not its generation's.
+        let iwarp =
+            Profile { transport: Transport::Iwarp, gids: vec![identity::IWARP], ..Profile::default() };
+        write_tree(&root, &iwarp).unwrap();
+        assert_eq!(read("sys/class/infiniband/irdma0/node_type"), "4: RNIC\n");
+        assert_eq!(read(&format!("{gids}/0")), "5254:0001:0001:0000:0000:0000:0000:0000\n");
         fs::remove_dir_all(root).unwrap();
     }
 }

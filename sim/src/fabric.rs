@@ -69,7 +69,7 @@ fn prepare(name: &Name, options: &DeviceOptions) -> Result<(Folder, Lock)> {
     };
     clear(&folder)?;
     fs::write(folder.description(), describe(options))?;
-    discovery::write_tree(&folder.tree(), options.generation)?;
+    discovery::write_tree(&folder.tree(), &options.profile())?;
     Ok((folder, lock))
 }
 

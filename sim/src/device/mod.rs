@@ -1,6 +1,7 @@
 //! The device process: plays kernel and NIC for every program of a fabric.
 
 mod bar;
+mod control;
 mod doorbell;
 mod message;
 mod polling;

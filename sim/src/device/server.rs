@@ -14,6 +14,7 @@ use irdma_uverbs::push::BarLayout;
 use irdma_uverbs::{Device, Errno};
 
 use super::bar::Bars;
+use super::control;
 use super::message::{self, Buffer, Received};
 use super::polling::Eagerness;
 use super::sockets::{accept_from, peer, raise_descriptor_limit, set_nonblocking};
@@ -395,15 +396,7 @@ impl Server {
             self.stopped = true;
             return Response::default();
         }
-        if line.trim() == "connections" {
-            let payload = self.manager.describe().into_bytes();
-            return Response { payload, ..Response::default() };
-        }
-        let answer = self.device.control(line);
-        if self.device.is_removed() {
-            self.manager.remove_card();
-        }
-        match answer {
+        match control::answer(&mut self.device, &mut self.manager, line.trim()) {
             Ok(answer) => Response { payload: answer.into_bytes(), ..Response::default() },
             Err(message) => Response { payload: message.into_bytes(), ..Response::error(libc::EINVAL) },
         }

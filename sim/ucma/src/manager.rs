@@ -58,6 +58,11 @@ impl Manager {
         }
     }
 
+    /// Begins anew, with the numbers of one just made. For one that is unused.
+    pub fn begin_anew(&mut self, seed: u64) {
+        *self = Manager::new(seed, self.privileged);
+    }
+
     /// Opens a node: its token and the program's descriptor.
     ///
     /// # Errors
