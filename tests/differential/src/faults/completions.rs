@@ -201,4 +201,15 @@ pub const FAULTS: &[Fault] = &[
             given.then_some(Effect::Ends)
         },
     },
+    Fault {
+        name: "what a destroyed queue pair has left in a ring from before a resize is read through its freed memory",
+        matches: |difference, _| {
+            let before = &difference.program[..difference.step];
+            let resized = before.iter().position(|step| matches!(step, Step::ResizeCq { .. }))?;
+            let destroyed = before[resized..].iter().any(|step| matches!(step, Step::DestroyQp { .. }));
+            let crashed = matches!(difference.step(), Some(Step::Poll { .. } | Step::PollEx { .. }))
+                && difference.c.line == "died code=139";
+            (destroyed && crashed).then_some(Effect::Ends)
+        },
+    },
 ];
