@@ -39,5 +39,6 @@ mod qp_state;
 mod query;
 mod refusal;
 mod registration;
+mod send_header;
 mod srq;
 mod table;

@@ -3,10 +3,11 @@
 use core::ffi::c_int;
 use core::mem::offset_of;
 
-use irdma_hw::format::{DatagramDestination, Opcode};
+use irdma_hw::format::{DatagramDestination, SendHeader};
 use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation, WithPush};
 use irdma_hw::limits::HardwareGeneration;
 use irdma_hw::queue::{Atomic, Bind, Refusal, SendBatch, SendRequest, Service, Sge, Side};
+use irdma_hw::registers;
 use rdma_core_sys::bindings::*;
 
 use crate::ah::AddressHandle;
@@ -14,34 +15,185 @@ use crate::post_recv::list_of;
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
 use crate::refusal;
+use crate::send_header;
 
+// Without a call but such as end it, so that the common way needs no stack.
 unsafe extern "C" fn post_send<G: Generation>(
     qp: *mut ibv_qp,
-    mut request: *mut ibv_send_wr,
+    request: *mut ibv_send_wr,
     refused: *mut *mut ibv_send_wr,
 ) -> c_int {
     // SAFETY: the program posts to a queue pair of ours a list that ends with NULL.
     unsafe {
         let qp = QueuePair::of(qp);
-        let guard = qp.send_lock.lock();
+        match qp.send_lock.try_lock() {
+            Some(guard) => guard.keep(),
+            None => return post_after_waiting::<G>(qp, request, refused),
+        }
         let mut batch = qp.queues.send.batch::<G>();
         let start = batch.start();
-        let mut status = 0;
+        let Some(work) = request.as_ref() else { return post_list::<G>(qp, request, refused, start) };
+        if !is_simple(qp, work)
+            || !place_simply(&mut batch, work, || Destination::of(qp, work), || header_of(qp, work))
+        {
+            return post_other::<G>(qp, request, refused, start);
+        }
+        if !work.next.is_null() {
+            return post_list::<G>(qp, work.next, refused, start);
+        }
+        announce(qp, batch)
+    }
+}
+
+/// Posts to a queue that another thread is posting to.
+///
+/// # Safety
+/// As for `post_send`.
+#[cold]
+#[inline(never)]
+unsafe fn post_after_waiting<G: Generation>(
+    qp: &QueuePair,
+    request: *mut ibv_send_wr,
+    refused: *mut *mut ibv_send_wr,
+) -> c_int {
+    qp.send_lock.lock().keep();
+    let start = qp.queues.send.batch::<G>().start();
+    // SAFETY: as the caller promises.
+    unsafe { post_list::<G>(qp, request, refused, start) }
+}
+
+/// Posts a list that begins with a work request which is not of the simplest kind.
+///
+/// # Safety
+/// As for `post_send`, under the send lock, which this releases.
+#[inline(never)]
+unsafe fn post_other<G: Generation>(
+    qp: &QueuePair,
+    request: *mut ibv_send_wr,
+    refused: *mut *mut ibv_send_wr,
+    start: u32,
+) -> c_int {
+    // SAFETY: as the caller promises; there is one.
+    unsafe {
+        let work = &*request;
+        if let Err(refusal) = place::<G>(qp, work) {
+            return refuse::<G>(qp, request, refused, start, refusal);
+        }
+        if !work.next.is_null() {
+            return post_list::<G>(qp, work.next, refused, start);
+        }
+        announce(qp, qp.queues.send.batch_from::<G>(start))
+    }
+}
+
+/// Posts the rest of a list of which something may have been posted.
+///
+/// # Safety
+/// As for `post_send`, under the send lock, which this releases.
+#[inline(never)]
+unsafe fn post_list<G: Generation>(
+    qp: &QueuePair,
+    mut request: *mut ibv_send_wr,
+    refused: *mut *mut ibv_send_wr,
+    start: u32,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
         while let Some(work) = request.as_ref() {
-            if let Err(refusal) = place(qp, &mut batch, work) {
-                status = refusal::send(qp, work, refusal);
-                refused.write(request);
-                break;
+            if is_simple(qp, work) {
+                let rest = place_alike::<G>(qp, request);
+                if rest != request {
+                    request = rest;
+                    continue;
+                }
+            }
+            if let Err(refusal) = place_out_of_line::<G>(qp, work) {
+                return refuse::<G>(qp, request, refused, start, refusal);
             }
             request = work.next;
         }
-        let placed = batch.finish();
-        drop(guard);
-        if placed && qp.queues.is_in_error() {
-            posted_in_error::<G>(qp, Side::Send, start);
-        }
-        status
+        finish(qp, qp.queues.send.batch_from::<G>(start))
     }
+}
+
+/// Places work requests as long as they are of one kind, as those of a list usually are, and
+/// nothing stands in the way. Returns the rest of the list.
+///
+/// # Safety
+/// As for `post_send`, under the send lock; the first one [`is_simple`].
+#[inline(always)]
+unsafe fn place_alike<G: Generation>(qp: &QueuePair, mut request: *mut ibv_send_wr) -> *mut ibv_send_wr {
+    let mut batch = qp.queues.send.batch::<G>();
+    // SAFETY: as the caller promises.
+    unsafe {
+        let kind = kind_of(request);
+        let (destination, header) = (Destination::of(qp, request), header_of(qp, request));
+        while place_simply(&mut batch, request, || destination, || header) {
+            request = (*request).next;
+            if request.is_null() || kind_of(request) != kind {
+                break;
+            }
+        }
+    }
+    request
+}
+
+/// Ends a post with a work request that was refused; those before it are posted.
+///
+/// # Safety
+/// As for `post_send`, under the send lock, which this releases.
+#[cold]
+#[inline(never)]
+unsafe fn refuse<G: Generation>(
+    qp: &QueuePair,
+    request: *mut ibv_send_wr,
+    refused: *mut *mut ibv_send_wr,
+    start: u32,
+    refusal: Refusal,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        finish(qp, qp.queues.send.batch_from::<G>(start));
+        refused.write(request);
+        refusal::send(qp, &*request, refusal)
+    }
+}
+
+/// Ends a batch: rings the doorbell, if it has anything, and releases the send lock.
+///
+/// # Safety
+/// It is held.
+#[inline(always)]
+unsafe fn finish<G: Generation>(qp: &QueuePair, batch: SendBatch<'_, G>) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if batch.is_empty() {
+            qp.send_lock.unlock();
+            return 0;
+        }
+        announce(qp, batch)
+    }
+}
+
+/// Ends a batch that has something.
+///
+/// # Safety
+/// The send lock is held.
+#[inline(always)]
+unsafe fn announce<G: Generation>(qp: &QueuePair, batch: SendBatch<'_, G>) -> c_int {
+    let start = batch.start();
+    batch.announce();
+    // SAFETY: as the caller promises.
+    unsafe { qp.send_lock.unlock() };
+    if qp.queues.is_in_error() { announce_in_error::<G>(qp, start) } else { 0 }
+}
+
+/// What follows a post to a queue pair in error; the post has succeeded.
+#[cold]
+#[inline(never)]
+fn announce_in_error<G: Generation>(qp: &QueuePair, start: u32) -> c_int {
+    posted_in_error::<G>(qp, Side::Send, start);
+    0
 }
 
 /// Whether a work request has a flag.
@@ -50,58 +202,152 @@ fn has(work: &ibv_send_wr, flag: ibv_send_flags) -> bool {
     work.send_flags & flag != 0
 }
 
-/// Places one work request.
+/// Whether operation and flags of a work request are such as need no more than its one element
+/// and perhaps a destination: [`place_simply`] is to be tried.
 ///
 /// # Safety
-/// What the request points to is valid for its opcode.
+/// There is one.
 #[inline(always)]
-unsafe fn place<G: Generation>(
-    qp: &QueuePair,
+unsafe fn is_simple(qp: &QueuePair, work: *const ibv_send_wr) -> bool {
+    const _: () = assert!(IBV_WR_RDMA_WRITE | IBV_WR_RDMA_READ == IBV_WR_RDMA_READ);
+    // SAFETY: as the caller promises.
+    let (opcode, flags) = unsafe { ((*work).opcode, (*work).send_flags) };
+    // The mask lets these two pass and no other.
+    let has_remote = opcode & !IBV_WR_RDMA_READ == 0 && qp.queues.service() == Service::Connected;
+    (has_remote || opcode == IBV_WR_SEND) && flags & IBV_SEND_INLINE == 0
+}
+
+/// The header of a work request, without its lower half.
+///
+/// # Safety
+/// There is one.
+#[inline(always)]
+unsafe fn header_of(qp: &QueuePair, work: *const ibv_send_wr) -> SendHeader {
+    // SAFETY: as the caller promises.
+    unsafe { send_header::of((*work).opcode, (*work).send_flags | qp.always) }
+}
+
+/// Operation and flags.
+///
+/// # Safety
+/// There is a work request.
+#[inline(always)]
+unsafe fn kind_of(work: *const ibv_send_wr) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe { u64::from((*work).opcode) | u64::from((*work).send_flags) << 32 }
+}
+
+/// Where a work request that [`is_simple`] goes: nowhere in particular, to the peer's memory,
+/// or to some other queue pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    Peer,
+    Memory,
+    Datagram,
+}
+
+impl Destination {
+    /// That of a work request.
+    ///
+    /// # Safety
+    /// There is one.
+    #[inline(always)]
+    unsafe fn of(qp: &QueuePair, work: *const ibv_send_wr) -> Destination {
+        // SAFETY: as the caller promises.
+        if unsafe { (*work).opcode } != IBV_WR_SEND {
+            Destination::Memory
+        } else if qp.queues.service() == Service::Connected {
+            Destination::Peer
+        } else {
+            Destination::Datagram
+        }
+    }
+}
+
+/// Places a work request that [`is_simple`], if it has one element and nothing at all stands in the
+/// way; else changes nothing. Destination and header are asked for once there is a place.
+///
+/// # Safety
+/// What the request points to is valid for its opcode; destination and header are its own.
+#[inline(always)]
+unsafe fn place_simply<G: Generation>(
     batch: &mut SendBatch<'_, G>,
-    work: &ibv_send_wr,
-) -> Result<(), Refusal> {
+    work: *const ibv_send_wr,
+    destination: impl FnOnce() -> Destination,
+    header: impl FnOnce() -> SendHeader,
+) -> bool {
+    // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
+    unsafe {
+        if (*work).num_sge != 1 {
+            return false;
+        }
+        let Some(sge) = (*work).sg_list.cast::<Sge>().as_ref() else { return false };
+        let Some(single) = batch.start_single(sge) else { return false };
+        registers::forget();
+        let header = header().bits();
+        let (key, remote) = match destination() {
+            Destination::Memory => {
+                (registers::settled((*work).wr.rdma.rkey.into()), (*work).wr.rdma.remote_addr)
+            }
+            Destination::Peer => (0, 0),
+            Destination::Datagram => match receiver(&(*work).wr.ud) {
+                Ok((key, remote)) => (key.into(), remote),
+                Err(_) => return false,
+            },
+        };
+        let header = registers::settled(header | key);
+        batch.set_remote(&single, remote);
+        registers::forget();
+        batch.finish_single(single, (*work).wr_id, SendHeader::from_bits(header));
+    }
+    true
+}
+
+/// Places any work request.
+///
+/// # Safety
+/// What the request points to is valid for its opcode, and the send lock is held.
+#[inline(never)]
+unsafe fn place_out_of_line<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
+    // SAFETY: as the caller promises.
+    unsafe { place::<G>(qp, work) }
+}
+
+/// Places any work request.
+///
+/// # Safety
+/// What the request points to is valid for its opcode, and the send lock is held.
+#[inline(always)]
+unsafe fn place<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
+    // What it places is announced by the caller.
+    let batch = &mut qp.queues.send.batch::<G>();
     if work.opcode > 31 || qp.postable >> work.opcode & 1 == 0 {
         return Err(Refusal::Invalid);
     }
-    let solicited = has(work, IBV_SEND_SOLICITED);
-    let mut request = SendRequest {
-        wr_id: work.wr_id,
-        opcode: Opcode::Send,
-        signaled: qp.signals_all || has(work, IBV_SEND_SIGNALED),
-        fence: has(work, IBV_SEND_FENCE),
-        remote_key: 0,
-        remote: 0,
-    };
+    let header = send_header::of(work.opcode, work.send_flags | qp.always);
+    let mut request = SendRequest { wr_id: work.wr_id, header, remote: 0 };
     // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
     unsafe {
-        match work.opcode {
+        let key = match work.opcode {
             IBV_WR_SEND | IBV_WR_SEND_WITH_IMM => {
-                request.opcode = if solicited { Opcode::SendSolicited } else { Opcode::Send };
-                if qp.queues.service() == Service::Datagram {
-                    set_destination(&mut request, &work.wr.ud)?;
-                }
+                let is_datagram = qp.queues.service() == Service::Datagram;
+                let (key, remote) = if is_datagram { receiver(&work.wr.ud)? } else { (0, 0) };
+                request.remote = remote;
+                key
             }
-            IBV_WR_SEND_WITH_INV => {
-                request.opcode =
-                    if solicited { Opcode::SendSolicitedInvalidate } else { Opcode::SendInvalidate };
-                request.remote_key = work.__bindgen_anon_1.invalidate_rkey;
-            }
+            IBV_WR_SEND_WITH_INV => work.__bindgen_anon_1.invalidate_rkey,
             IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_RDMA_READ => {
-                request.opcode = match work.opcode {
-                    IBV_WR_RDMA_READ => Opcode::RdmaRead,
-                    _ if solicited => Opcode::RdmaWriteSolicited,
-                    _ => Opcode::RdmaWrite,
-                };
                 request.remote = work.wr.rdma.remote_addr;
-                request.remote_key = work.wr.rdma.rkey;
+                work.wr.rdma.rkey
             }
             _ => return place_without_data(qp, batch, request, work),
-        }
+        };
+        request.header = send_header::with_key(header, key);
         let list = list_of(work.sg_list, work.num_sge)?;
         let immediate = matches!(work.opcode, IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM)
             .then(|| u32::from_be(work.__bindgen_anon_1.imm_data));
         // What is read cannot be in the WQE: there the flag has no meaning.
-        if has(work, IBV_SEND_INLINE) && request.opcode != Opcode::RdmaRead {
+        if has(work, IBV_SEND_INLINE) && work.opcode != IBV_WR_RDMA_READ {
             batch.inline(&request, list, immediate)
         } else {
             batch.fragments(&request, list, immediate)
@@ -125,53 +371,43 @@ unsafe fn place_without_data<G: Generation>(
         match work.opcode {
             IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD => {
                 request.remote = work.wr.atomic.remote_addr;
-                request.remote_key = work.wr.atomic.rkey;
+                request.header = request.header.with_remote_key(work.wr.atomic.rkey);
                 let list = list_of(work.sg_list, work.num_sge)?;
                 place_atomic(batch, request, work, list)
             }
-            IBV_WR_LOCAL_INV => {
-                request.opcode = Opcode::LocalInvalidate;
-                batch.invalidate(&request, work.__bindgen_anon_1.invalidate_rkey)
-            }
+            IBV_WR_LOCAL_INV => batch.invalidate(&request, work.__bindgen_anon_1.invalidate_rkey),
             IBV_WR_BIND_MW => place_bind(qp, batch, request, work),
             _ => Err(Refusal::Invalid),
         }
     }
 }
 
-/// Names the receiver of a datagram.
+/// The receiver of a datagram: lower half of the header, and word 2.
 ///
 /// # Safety
 /// The address handle is alive, unless it is NULL.
 #[inline(always)]
-unsafe fn set_destination(
-    request: &mut SendRequest,
-    to: &ibv_send_wr__bindgen_ty_2__bindgen_ty_3,
-) -> Result<(), Refusal> {
+unsafe fn receiver(to: &ibv_send_wr__bindgen_ty_2__bindgen_ty_3) -> Result<(u32, u64), Refusal> {
     if to.ah.is_null() {
         return Err(Refusal::Invalid);
     }
+    let remote = DatagramDestination::default().with_q_key(to.remote_qkey).with_queue_pair(to.remote_qpn);
     // SAFETY: as the caller promises.
-    request.remote_key = unsafe { AddressHandle::number_of(to.ah) };
-    request.remote =
-        DatagramDestination::default().with_q_key(to.remote_qkey).with_queue_pair(to.remote_qpn).bits();
-    Ok(())
+    Ok((unsafe { AddressHandle::number_of(to.ah) }, remote.bits()))
 }
 
 /// Places an atomic.
 fn place_atomic<G: Generation>(
     batch: &mut SendBatch<'_, G>,
-    mut request: SendRequest,
+    request: SendRequest,
     work: &ibv_send_wr,
     list: &[Sge],
 ) -> Result<(), Refusal> {
     // SAFETY: the member of the opcode.
     let operands = unsafe { work.wr.atomic };
     let atomic = if work.opcode == IBV_WR_ATOMIC_CMP_AND_SWP {
-        request.opcode = Opcode::CompareSwap;
         Atomic { operand: operands.swap, compare: operands.compare_add }
     } else {
-        request.opcode = Opcode::FetchAdd;
         Atomic { operand: operands.compare_add, compare: 0 }
     };
     batch.atomic(&request, list, atomic)
@@ -184,10 +420,9 @@ fn place_atomic<G: Generation>(
 unsafe fn place_bind<G: Generation>(
     qp: &QueuePair,
     batch: &mut SendBatch<'_, G>,
-    mut request: SendRequest,
+    request: SendRequest,
     work: &ibv_send_wr,
 ) -> Result<(), Refusal> {
-    request.opcode = Opcode::BindWindow;
     // SAFETY: the member of the opcode, and as the caller promises.
     unsafe {
         let work = work.__bindgen_anon_2.bind_mw;

@@ -42,8 +42,8 @@ pub struct QueuePair {
     pub(crate) postable: u32,
     /// What it can do, as the program was told.
     pub(crate) created: ibv_qp_cap,
-    /// Every work request is signaled.
-    pub(crate) signals_all: bool,
+    /// Flags of every work request: `IBV_SEND_SIGNALED` or nothing.
+    pub(crate) always: u32,
     /// The state with which it may be given a push page, if the device has them and nobody objects.
     pub(crate) push_due_with: Option<ibv_qp_state>,
     /// Builders that it was created with (`IBV_QP_EX_WITH_*`), if it has any.

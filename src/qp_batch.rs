@@ -10,15 +10,15 @@ use core::ffi::c_int;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-use irdma_hw::format::Opcode;
 use irdma_hw::generation::Generation;
-use irdma_hw::queue::{Atomic, Held, HeldBatch, OutOfMemory, PreparedRequest, Refusal, SendRequest, Side};
-use rdma_core_sys::bindings::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, ibv_mw, ibv_qp_ex};
+use irdma_hw::queue::{Atomic, Held, HeldBatch, OutOfMemory, Refusal, SendRequest, Side};
+use rdma_core_sys::bindings::{ibv_mw, ibv_qp_ex, ibv_wr_opcode};
 
 use crate::lock::{Lock, this_thread};
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
 use crate::refusal::{self, BatchFailure};
+use crate::send_header;
 
 /// The work request added last has no data yet.
 pub const NEEDS_DATA: u8 = 1;
@@ -35,8 +35,6 @@ pub const FAILED: u8 = 16;
 pub struct Builder {
     /// What the work request added last lacks, or why none can be added; 0: ready for the next.
     pub stage: AtomicU8,
-    /// Flags of every work request: `IBV_SEND_SIGNALED` or nothing.
-    always: u32,
     /// The thread that started the batch; 0: none.
     owner: AtomicUsize,
     /// Touched between `start` and `complete` only, under the send lock.
@@ -47,7 +45,7 @@ pub struct Builder {
 pub struct Batch {
     pub held: Held,
     /// The one added last.
-    pub request: PreparedRequest,
+    pub request: SendRequest,
     pub special: Special,
     /// Why the batch has failed.
     failure: BatchFailure,
@@ -71,17 +69,16 @@ pub enum Special {
 
 impl Builder {
     /// Without a batch. `quanta` of the send queue if windows can be bound, else 0.
-    pub fn new(quanta: u32, signals_all: bool) -> Result<Builder, OutOfMemory> {
+    pub fn new(quanta: u32) -> Result<Builder, OutOfMemory> {
         let mut bound = Vec::new();
         bound.try_reserve_exact(quanta as usize).map_err(|_| OutOfMemory)?;
         bound.resize(quanta as usize, None);
         Ok(Builder {
             stage: AtomicU8::new(CLOSED),
-            always: if signals_all { IBV_SEND_SIGNALED } else { 0 },
             owner: AtomicUsize::new(0),
             batch: UnsafeCell::new(Batch {
                 held: Held::default(),
-                request: PreparedRequest::NONE,
+                request: SendRequest::default(),
                 special: Special::Immediate(0),
                 failure: BatchFailure::Unfinished,
                 bound: bound.into_boxed_slice(),
@@ -234,8 +231,7 @@ pub unsafe extern "C" fn abort<G: Generation>(qp: *mut ibv_qp_ex) {
 pub unsafe fn add(
     qp: *mut ibv_qp_ex,
     needs: u8,
-    opcode: Opcode,
-    solicited: Opcode,
+    operation: ibv_wr_opcode,
     remote_key: u32,
     remote: u64,
 ) -> Option<(&'static QueuePair, &'static mut Batch)> {
@@ -246,20 +242,10 @@ pub unsafe fn add(
             pair.builder.misused();
             return None;
         }
-        let flags = (*qp).wr_flags | pair.builder.always;
+        let header = send_header::of(operation, (*qp).wr_flags | pair.always);
         let batch = pair.builder.batch();
-        let request = SendRequest {
-            wr_id: (*qp).wr_id,
-            opcode,
-            signaled: flags & IBV_SEND_SIGNALED != 0,
-            fence: flags & IBV_SEND_FENCE != 0,
-            remote_key,
-            remote,
-        };
-        batch.request = PreparedRequest::new(&request)?;
-        if flags & IBV_SEND_SOLICITED != 0 {
-            batch.request.set_opcode(solicited);
-        }
+        batch.request =
+            SendRequest { wr_id: (*qp).wr_id, header: send_header::with_key(header, remote_key), remote };
         pair.builder.stage.store(needs, Relaxed);
         Some((pair, batch))
     }
@@ -276,7 +262,7 @@ pub fn place<G: Generation>(
     action: impl FnOnce(&mut HeldBatch<'_, G>, &SendRequest, bool) -> Result<(), Refusal>,
 ) {
     let mut held = pair.queues.send.resume::<G>(&batch.held);
-    let outcome = action(&mut held, &batch.request.request(), batch.bound_count < batch.bound.len());
-    held.pause(&mut batch.held);
+    let outcome = action(&mut held, &batch.request, batch.bound_count < batch.bound.len());
+    batch.held = held.pause();
     pair.builder.note(batch, missing, outcome);
 }

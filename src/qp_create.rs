@@ -177,7 +177,7 @@ unsafe fn create(
         owner.is_single_threaded() || domain.is_single_threaded() && process_barrier::is_available();
     let binds_windows = send_operations.is_some_and(|asked| asked & u64::from(IBV_QP_EX_WITH_BIND_MW) != 0);
     let bindable = if binds_windows { send.quanta } else { 0 };
-    let builder = Builder::new(bindable, attributes.sq_sig_all != 0)?;
+    let builder = Builder::new(bindable)?;
     let queues = queue::QueuePair::new(
         SendQueue::new(SendQueueParts {
             ring: send_ring,
@@ -211,7 +211,7 @@ unsafe fn create(
         (&raw mut (*at).builder).write(builder);
         (&raw mut (*at).postable).write(postable);
         (&raw mut (*at).created).write(created);
-        (&raw mut (*at).signals_all).write(attributes.sq_sig_all != 0);
+        (&raw mut (*at).always).write(if attributes.sq_sig_all != 0 { IBV_SEND_SIGNALED } else { 0 });
         (&raw mut (*at).push_due_with).write(owner.push_wish().due_with(limits.generation, capabilities));
         (&raw mut (*at).operations).write(send_operations);
         (&raw mut (*at).is_fresh).write(AtomicBool::new(true));

@@ -19,65 +19,64 @@ use crate::post_recv::list_of;
 use crate::post_send::bind_of;
 use crate::qp::QueuePair;
 use crate::qp_batch::{
-    Batch, Bound, CLOSED, FAILED, NEEDS_DATA, NEEDS_DESTINATION, SPECIAL, Special, abort, add, complete,
-    pair_of, place, start,
+    Bound, CLOSED, FAILED, NEEDS_DATA, NEEDS_DESTINATION, SPECIAL, Special, abort, add, complete, pair_of,
+    place, start,
 };
 
 unsafe extern "C" fn send<const NEEDS: u8>(qp: *mut ibv_qp_ex) {
     // SAFETY: of ours.
-    unsafe { add(qp, NEEDS, Opcode::Send, Opcode::SendSolicited, 0, 0) };
+    unsafe { add(qp, NEEDS, IBV_WR_SEND, 0, 0) };
 }
 
 unsafe extern "C" fn send_imm<const NEEDS: u8>(qp: *mut ibv_qp_ex, immediate: __be32) {
     // SAFETY: of ours.
-    if let Some((_, batch)) = unsafe { add(qp, NEEDS | SPECIAL, Opcode::Send, Opcode::SendSolicited, 0, 0) } {
+    if let Some((_, batch)) = unsafe { add(qp, NEEDS | SPECIAL, IBV_WR_SEND, 0, 0) } {
         batch.special = Special::Immediate(u32::from_be(immediate));
     }
 }
 
 unsafe extern "C" fn send_inv(qp: *mut ibv_qp_ex, key: u32) {
     // SAFETY: of ours.
-    unsafe { add(qp, NEEDS_DATA, Opcode::SendInvalidate, Opcode::SendSolicitedInvalidate, key, 0) };
+    unsafe { add(qp, NEEDS_DATA, IBV_WR_SEND_WITH_INV, key, 0) };
 }
 
 unsafe extern "C" fn rdma_write(qp: *mut ibv_qp_ex, key: u32, address: u64) {
     // SAFETY: of ours.
-    unsafe { add(qp, NEEDS_DATA, Opcode::RdmaWrite, Opcode::RdmaWriteSolicited, key, address) };
+    unsafe { add(qp, NEEDS_DATA, IBV_WR_RDMA_WRITE, key, address) };
 }
 
 unsafe extern "C" fn rdma_write_imm(qp: *mut ibv_qp_ex, key: u32, address: u64, immediate: __be32) {
-    let (plain, solicited) = (Opcode::RdmaWrite, Opcode::RdmaWriteSolicited);
     // SAFETY: of ours.
-    if let Some((_, batch)) = unsafe { add(qp, NEEDS_DATA | SPECIAL, plain, solicited, key, address) } {
+    let added = unsafe { add(qp, NEEDS_DATA | SPECIAL, IBV_WR_RDMA_WRITE_WITH_IMM, key, address) };
+    if let Some((_, batch)) = added {
         batch.special = Special::Immediate(u32::from_be(immediate));
     }
 }
 
 unsafe extern "C" fn rdma_read(qp: *mut ibv_qp_ex, key: u32, address: u64) {
     // SAFETY: of ours.
-    unsafe { add(qp, NEEDS_DATA, Opcode::RdmaRead, Opcode::RdmaRead, key, address) };
+    unsafe { add(qp, NEEDS_DATA, IBV_WR_RDMA_READ, key, address) };
 }
 
 unsafe extern "C" fn compare_swap(qp: *mut ibv_qp_ex, key: u32, address: u64, compare: u64, swap: u64) {
-    let opcode = Opcode::CompareSwap;
     // SAFETY: of ours.
-    if let Some((_, batch)) = unsafe { add(qp, NEEDS_DATA | SPECIAL, opcode, opcode, key, address) } {
+    let added = unsafe { add(qp, NEEDS_DATA | SPECIAL, IBV_WR_ATOMIC_CMP_AND_SWP, key, address) };
+    if let Some((_, batch)) = added {
         batch.special = Special::Atomic(Atomic { operand: swap, compare });
     }
 }
 
 unsafe extern "C" fn fetch_add(qp: *mut ibv_qp_ex, key: u32, address: u64, operand: u64) {
-    let opcode = Opcode::FetchAdd;
     // SAFETY: of ours.
-    if let Some((_, batch)) = unsafe { add(qp, NEEDS_DATA | SPECIAL, opcode, opcode, key, address) } {
+    let added = unsafe { add(qp, NEEDS_DATA | SPECIAL, IBV_WR_ATOMIC_FETCH_AND_ADD, key, address) };
+    if let Some((_, batch)) = added {
         batch.special = Special::Atomic(Atomic { operand, compare: 0 });
     }
 }
 
 unsafe extern "C" fn local_inv<G: Generation>(qp: *mut ibv_qp_ex, key: u32) {
-    let opcode = Opcode::LocalInvalidate;
     // SAFETY: of ours.
-    if let Some((pair, batch)) = unsafe { add(qp, NEEDS_DATA, opcode, opcode, 0, 0) } {
+    if let Some((pair, batch)) = unsafe { add(qp, NEEDS_DATA, IBV_WR_LOCAL_INV, 0, 0) } {
         place::<G>(pair, batch, 0, |held, request, _| held.invalidate(request, key));
     }
 }
@@ -90,8 +89,7 @@ unsafe extern "C" fn bind_mw<G: Generation>(
 ) {
     // SAFETY: of ours; window and request are the program's, or NULL.
     unsafe {
-        let opcode = Opcode::BindWindow;
-        let Some((pair, batch)) = add(qp, NEEDS_DATA, opcode, opcode, 0, 0) else { return };
+        let Some((pair, batch)) = add(qp, NEEDS_DATA, IBV_WR_BIND_MW, 0, 0) else { return };
         let mut bound = None;
         place::<G>(pair, batch, 0, |held, request, has_room| {
             let (window, bind) = (NonNull::new(window), bind.as_ref());
@@ -118,8 +116,12 @@ unsafe extern "C" fn set_sge<G: Generation>(qp: *mut ibv_qp_ex, key: u32, addres
         let pair = pair_of(qp);
         let stage = pair.builder.stage.load(Relaxed);
         if stage & !NEEDS_DESTINATION == NEEDS_DATA {
-            let Batch { held, request, .. } = pair.builder.batch();
-            if pair.queues.send.add_smoothly::<G>(held, request, &Sge { address, length, key }) {
+            let batch = pair.builder.batch();
+            let mut held = pair.queues.send.resume::<G>(&batch.held);
+            if let Some(single) = held.start_single(&Sge { address, length, key }) {
+                held.set_remote(&single, batch.request.remote);
+                held.finish_single(single, batch.request.wr_id, batch.request.header);
+                batch.held = held.pause();
                 pair.builder.stage.store(stage & NEEDS_DESTINATION, Relaxed);
                 return;
             }
@@ -225,7 +227,9 @@ unsafe fn set_inline<G: Generation>(pair: &QueuePair, data: Sge) {
     };
     place::<G>(pair, batch, stage & NEEDS_DESTINATION, |held, request, _| {
         // What comes from afar cannot be in the work request.
-        if matches!(request.opcode, Opcode::RdmaRead | Opcode::CompareSwap | Opcode::FetchAdd) {
+        let opcode = request.header.opcode();
+        if [Opcode::RdmaRead, Opcode::CompareSwap, Opcode::FetchAdd].iter().any(|&none| opcode == none as u8)
+        {
             return Err(Refusal::Invalid);
         }
         // SAFETY: as the caller promises.
@@ -250,11 +254,12 @@ unsafe extern "C" fn set_ud_addr<G: Generation>(
         let key = AddressHandle::number_of(handle);
         let remote = DatagramDestination::default().with_q_key(q_key).with_queue_pair(queue_pair).bits();
         if stage & NEEDS_DATA != 0 {
-            batch.request.redirect(key, remote);
+            batch.request.header = batch.request.header.with_remote_key(key);
+            batch.request.remote = remote;
         } else {
             let mut held = pair.queues.send.resume::<G>(&batch.held);
             held.redirect(key, remote);
-            held.pause(&mut batch.held);
+            batch.held = held.pause();
         }
         pair.builder.stage.store(stage & !NEEDS_DESTINATION, Relaxed);
     }

@@ -6,7 +6,7 @@
 //! is safe code over positions and 64-bit words.
 //!
 //! Layers, each using only those above it in this list:
-//! [`format`] and [`generation`] (what the words mean), [`barrier`],
+//! [`format`] and [`generation`] (what the words mean), [`barrier`], [`registers`],
 //! [`limits`] (how large things may be), [`ring`] (device memory), [`queue`]
 //! (send, receive, shared receive and completion queues).
 
@@ -23,4 +23,5 @@ pub mod limits;
 #[cfg(any(test, feature = "test-utils"))]
 pub mod mock;
 pub mod queue;
+pub mod registers;
 pub mod ring;

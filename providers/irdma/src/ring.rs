@@ -63,6 +63,12 @@ impl QuantumRing {
         self.mask + 1
     }
 
+    /// The index of a position, below the number of quanta.
+    #[inline(always)]
+    pub fn index(&self, position: u32) -> u32 {
+        position & self.mask
+    }
+
     /// The quantum at a position.
     #[inline(always)]
     pub fn at(&self, position: u32) -> &Quantum {
@@ -90,6 +96,19 @@ impl QuantumRing {
     #[inline(always)]
     pub fn valid(&self, position: u32) -> u64 {
         u64::from(position & self.lap == 0) << 63
+    }
+
+    /// Copies bytes into the quantum at a position, from its byte `start` on.
+    ///
+    /// # Safety
+    /// `from` is readable for `count` bytes, and `start + count` is at most 32.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_in(&self, position: u32, start: usize, from: *const u8, count: usize) {
+        debug_assert!(start + count <= size_of::<Quantum>());
+        let quantum = core::ptr::from_ref(self.at(position)).cast::<u8>().cast_mut();
+        // SAFETY: inside the quantum, as the caller promises, of which nobody else has more than
+        // shared references to atomic words.
+        unsafe { quantum.add(start).copy_from(from, count) };
     }
 
     /// Fills `quanta` quanta from a position on with a byte. The position is a
@@ -137,7 +156,19 @@ unsafe fn fill(first: NonNull<Quantum>, count: usize, byte: u8) {
     // SAFETY: part of every x86-64. The black box hides from the compiler that this is a fill,
     // which it would leave to the C library.
     let pattern = core::hint::black_box(unsafe { _mm_set1_epi8(byte as i8) });
-    for quantum in 0..count {
+    /// Quanta of a step: long enough for the loop itself not to count.
+    const STEP: usize = 16;
+    for step in 0..count / STEP {
+        for quantum in step * STEP..(step + 1) * STEP {
+            // SAFETY: the two halves of a quantum of the range.
+            unsafe {
+                let half = first.add(quantum).cast().as_ptr();
+                _mm_storeu_si128(half, pattern);
+                _mm_storeu_si128(half.add(1), pattern);
+            }
+        }
+    }
+    for quantum in count / STEP * STEP..count {
         // SAFETY: the two halves of a quantum of the range.
         unsafe {
             let half = first.add(quantum).cast().as_ptr();

@@ -9,12 +9,9 @@ use core::sync::atomic::Ordering;
 
 use super::send::SendQueue;
 use super::send_batch::SendBatch;
-use super::slots::Tracked;
-use super::work::{PreparedRequest, Sge, descriptor};
 use crate::barrier;
 use crate::format::{SendHeader, VALID_WORD};
 use crate::generation::Generation;
-use crate::limits::CLEAR_AHEAD;
 
 /// A batch that is nobody's before it is finished.
 pub type HeldBatch<'queue, G> = SendBatch<'queue, G, true>;
@@ -25,11 +22,7 @@ pub struct Held {
     start: u32,
     head: u32,
     last: u32,
-    /// Quanta from the head on that are known to be free, on one lap, and ready to be written.
-    smooth: u32,
     first: u64,
-    /// The valid bit of those, in its place.
-    valid: u64,
 }
 
 impl SendQueue {
@@ -37,68 +30,22 @@ impl SendQueue {
     #[inline(always)]
     pub fn hold(&self) -> Held {
         let head = self.head.load(Ordering::Relaxed);
-        self.held(head, head, head, 0)
-    }
-
-    /// A batch as it is, and how far it can go on smoothly.
-    #[inline(always)]
-    fn held(&self, start: u32, head: u32, last: u32, first: u64) -> Held {
-        let used = head.wrapping_sub(self.known_tail.load(Ordering::Relaxed));
-        // A multiple has a block to clear, which the slow way does.
-        let before_multiple = head.wrapping_neg() % CLEAR_AHEAD;
-        let smooth = match self.max_read_fragments {
-            // Perhaps fragments are not for every operation.
-            0 => 0,
-            _ => before_multiple.min(self.capacity.saturating_sub(used)),
-        };
-        Held { start, head, last, smooth, first, valid: self.ring.valid(head) }
-    }
-
-    /// Adds a send, write or read of one fragment to a batch, if nothing at all stands in the
-    /// way; else changes nothing, and [`SendBatch::fragments`] is to do it.
-    #[inline(always)]
-    pub fn add_smoothly<G: Generation>(&self, held: &mut Held, request: &PreparedRequest, sge: &Sge) -> bool {
-        if G::FETCHES_PAIRS || held.smooth == 0 || sge.length > G::MAX_FRAGMENT_BYTES {
-            return false;
-        }
-        let (position, valid) = (held.head, held.valid);
-        let quantum = self.ring.at(position);
-        quantum[0].store(sge.address);
-        quantum[1].store(descriptor::<G>(sge) | valid);
-        quantum[2].store(request.remote);
-        self.tracker.set(position, request.wr_id, request.tracked.placed(position, sge.length));
-        let header = self.say_pushing::<G>(request.header).bits() | valid;
-        barrier::wqe_before_valid();
-        if position == held.start {
-            held.first = header;
-        } else {
-            quantum[VALID_WORD].store(header);
-        }
-        held.last = position;
-        held.head = position.wrapping_add(1);
-        held.smooth -= 1;
-        true
+        Held { start: head, head, last: head, first: 0 }
     }
 
     /// Goes on with a batch of this queue.
     #[inline(always)]
     pub fn resume<G: Generation>(&self, held: &Held) -> HeldBatch<'_, G> {
-        let Held { start, head, last, first, .. } = *held;
+        let Held { start, head, last, first } = *held;
         SendBatch { queue: self, start, head, last, first, generation: PhantomData }
     }
 }
 
 impl<G: Generation> HeldBatch<'_, G> {
-    /// Leaves the batch as it is until it is resumed; `held` is what it was resumed from.
+    /// Leaves the batch as it is until it is resumed.
     #[inline(always)]
-    pub fn pause(self, held: &mut Held) {
-        let taken = self.head.wrapping_sub(held.head);
-        if taken > held.smooth {
-            *held = self.queue.held(self.start, self.head, self.last, self.first);
-        } else {
-            (held.head, held.last, held.first) = (self.head, self.last, self.first);
-            held.smooth -= taken;
-        }
+    pub fn pause(self) -> Held {
+        Held { start: self.start, head: self.head, last: self.last, first: self.first }
     }
 
     /// Adds the destination to the work request placed last, which was placed with both words zero.
@@ -122,7 +69,8 @@ impl<G: Generation> HeldBatch<'_, G> {
     pub fn finish(self) -> bool {
         let placed = self.head != self.start;
         if placed {
-            self.publish_head();
+            // Release: see `SendQueue::outstanding`.
+            self.queue.head.store(self.head, Ordering::Release);
             barrier::wqe_before_valid();
             self.queue.ring.at(self.start)[VALID_WORD].store(self.first);
             self.queue.ring::<G>(self.start, self.head);
@@ -142,8 +90,10 @@ impl<G: Generation> HeldBatch<'_, G> {
             // that of a work request.
             let invalid = if queue.ring.valid(position) != 0 { 0x00 } else { 0xFF };
             queue.ring.fill(position, 1, invalid);
-            queue.tracker.set(position, 0, Tracked::none(position));
+            queue.tracking.at(position).set_none(position);
             position = position.wrapping_add(1);
         }
+        // What is known of the run may be of a later lap.
+        self.queue.run.stop(self.start);
     }
 }

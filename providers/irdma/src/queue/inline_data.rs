@@ -1,7 +1,6 @@
 //! Data carried in the WQE itself.
 
 use core::mem::MaybeUninit;
-use core::ptr;
 
 use super::work::Sge;
 use crate::generation::Generation;
@@ -9,121 +8,186 @@ use crate::ring::QuantumRing;
 
 /// Longest inline data of any generation, in bytes.
 pub(super) const MAX_BYTES: usize = 225;
-/// Zeros behind the data: the rest of the last quantum.
-const PADDING: usize = 32;
 
-/// Inline data in one piece, zeros behind it.
-pub(super) struct InlineData {
-    bytes: MaybeUninit<[u8; MAX_BYTES + PADDING]>,
+/// Writes `length` bytes into the WQE at a position, zeros behind them. The last byte of each
+/// further quantum carries the valid bit where the generation wants it.
+///
+/// # Safety
+/// `from` is readable for `length` bytes.
+#[inline(always)]
+pub(super) unsafe fn write<G: Generation>(
+    ring: &QuantumRing,
+    position: u32,
+    valid: u64,
+    from: *const u8,
+    length: usize,
+) {
+    let layout = G::INLINE;
+    let (mut from, mut left, mut position) = (from, length, position);
+    // SAFETY: every piece is one of the bytes that are left; those of the first quantum end with
+    // its second word, those of the others with it.
+    unsafe {
+        let start = 8 * layout.first_word;
+        let first = left.min(layout.first_bytes);
+        if first < layout.first_bytes {
+            ring.at(position)[..2].iter().skip(layout.first_word).for_each(|word| word.store(0));
+            copy(ring, position, start, from, first);
+            return;
+        }
+        // As many as that always are: a copy of constant length.
+        ring.copy_in(position, start, from, layout.first_bytes);
+        left -= first;
+        from = from.add(first);
+        while left >= layout.more_bytes {
+            position = position.wrapping_add(1);
+            // Two halves, which overlap if there are fewer than 32 bytes.
+            ring.copy_in(position, 0, from, 16);
+            ring.copy_in(position, layout.more_bytes - 16, from.add(layout.more_bytes - 16), 16);
+            if G::FRAGMENTS_CARRY_VALID {
+                ring.copy_in(position, 31, valid.to_le_bytes()[7..].as_ptr(), 1);
+            }
+            left -= layout.more_bytes;
+            from = from.add(layout.more_bytes);
+        }
+        if left > 0 {
+            position = position.wrapping_add(1);
+            let quantum = ring.at(position);
+            quantum[..3].iter().for_each(|word| word.store(0));
+            quantum[3].store(if G::FRAGMENTS_CARRY_VALID { valid } else { 0 });
+            copy(ring, position, 0, from, left);
+        }
+    }
 }
 
-impl InlineData {
-    /// The pieces of a list put together.
+/// Copies a few bytes into a quantum, from byte `start` of it on: two pieces that may overlap.
+///
+/// # Safety
+/// `from` is readable for `count` bytes, and the quantum has as many from `start` on.
+#[inline(always)]
+unsafe fn copy(ring: &QuantumRing, position: u32, start: usize, from: *const u8, count: usize) {
+    // SAFETY: every piece lies within the `count` bytes of both sides.
+    unsafe {
+        if count >= 16 {
+            ring.copy_in(position, start, from, 16);
+            ring.copy_in(position, start + count - 16, from.add(count - 16), 16);
+        } else if count >= 8 {
+            ring.copy_in(position, start, from, 8);
+            ring.copy_in(position, start + count - 8, from.add(count - 8), 8);
+        } else if count >= 4 {
+            ring.copy_in(position, start, from, 4);
+            ring.copy_in(position, start + count - 4, from.add(count - 4), 4);
+        } else if count > 0 {
+            // One to three bytes: first, middle, last.
+            ring.copy_in(position, start, from, 1);
+            ring.copy_in(position, start + count / 2, from.add(count / 2), 1);
+            ring.copy_in(position, start + count - 1, from.add(count - 1), 1);
+        }
+    }
+}
+
+/// The pieces of a list put together.
+pub(super) struct Gathered {
+    bytes: MaybeUninit<[u8; MAX_BYTES]>,
+    length: u32,
+}
+
+impl Gathered {
+    /// Puts them together; `None` if they are more than `most` bytes, at most [`MAX_BYTES`].
     ///
     /// # Safety
-    /// All bytes of the list are readable, and they are `length`, at most
-    /// [`MAX_BYTES`].
-    #[inline(always)]
-    pub(super) unsafe fn gather(list: &[Sge], length: usize) -> Self {
-        debug_assert!(length <= MAX_BYTES);
-        let mut data = Self { bytes: MaybeUninit::uninit() };
-        let mut to = data.bytes.as_mut_ptr().cast::<u8>();
+    /// All bytes of the list are readable, or more than `most`.
+    #[inline(never)]
+    pub(super) unsafe fn new(list: &[Sge], most: u32) -> Option<Self> {
+        debug_assert!(most as usize <= MAX_BYTES);
+        let total = list.iter().map(|sge| u64::from(sge.length)).sum::<u64>();
+        let length = u32::try_from(total).ok().filter(|&length| length <= most)?;
+        let mut gathered = Self { bytes: MaybeUninit::uninit(), length };
+        let mut to = gathered.bytes.as_mut_ptr().cast::<u8>();
         for sge in list {
             let count = sge.length as usize;
+            let from = sge.address as usize as *const u8;
             // SAFETY: the caller's promise for the source; the pieces so far and this
-            // one are at most `length` bytes, which the buffer has.
+            // one are at most as many bytes as the buffer has. It is nobody else's.
             unsafe {
-                copy(sge.address as usize as *const u8, to, count);
+                // Not by calling anybody: they are few.
+                let mut done = 0;
+                while done + 8 <= count {
+                    to.add(done).copy_from_nonoverlapping(from.add(done), 8);
+                    done += 8;
+                }
+                while done < count {
+                    to.add(done).write_volatile(from.add(done).read());
+                    done += 1;
+                }
                 to = to.add(count);
             }
         }
-        // SAFETY: `length` bytes are written, and the buffer has that many more.
-        unsafe { to.write_bytes(0, PADDING) };
-        data
+        Some(gathered)
     }
 
-    /// Writes `length` bytes into the WQE at a position; the last word of each
-    /// further quantum carries the valid bit where the generation wants it.
-    #[inline(always)]
-    pub(super) fn write<G: Generation>(&self, ring: &QuantumRing, position: u32, valid: u64, quanta: u32) {
-        let layout = G::INLINE;
-        let first = ring.at(position);
-        first[1].store(self.word(8 * (1 - layout.first_word)));
-        if layout.first_word == 0 {
-            first[0].store(self.word(0));
-        }
-        let mut from = layout.first_bytes;
-        for more in 1..quanta {
-            let quantum = ring.at(position.wrapping_add(more));
-            quantum[0].store(self.word(from));
-            quantum[1].store(self.word(from + 8));
-            quantum[2].store(self.word(from + 16));
-            let last = self.word(from + 24);
-            quantum[3].store(if G::FRAGMENTS_CARRY_VALID { last & (u64::MAX >> 8) | valid } else { last });
-            from += layout.more_bytes;
-        }
+    /// The first byte; there are [`length`](Self::length) of them.
+    pub(super) fn bytes(&self) -> *const u8 {
+        self.bytes.as_ptr().cast()
     }
 
-    /// Eight bytes in memory order.
-    #[inline(always)]
-    fn word(&self, offset: usize) -> u64 {
-        debug_assert!(offset + 8 <= MAX_BYTES + PADDING);
-        // SAFETY: inside the buffer: a quantum is only written if it holds a byte of
-        // the data, so reading ends at most 31 bytes behind it, which are zeros.
-        u64::from_le(unsafe { self.bytes.as_ptr().cast::<u8>().add(offset).cast::<u64>().read_unaligned() })
+    /// How many bytes they are.
+    pub(super) fn length(&self) -> u32 {
+        self.length
     }
-}
-
-/// Copies `count` bytes, a few, without calling anybody.
-///
-/// # Safety
-/// `from` is readable, `to` writable for `count` bytes, and they do not overlap.
-#[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
-    // SAFETY: every access lies within the `count` bytes of both sides.
-    unsafe {
-        if count >= 8 {
-            let mut done = 0;
-            while done + 8 < count {
-                move_bytes::<8>(from.add(done), to.add(done));
-                done += 8;
-            }
-            // The last eight overlap with those before.
-            move_bytes::<8>(from.add(count - 8), to.add(count - 8));
-        } else if count >= 4 {
-            move_bytes::<4>(from, to);
-            move_bytes::<4>(from.add(count - 4), to.add(count - 4));
-        } else if count > 0 {
-            // One to three bytes: first, middle, last.
-            move_bytes::<1>(from, to);
-            move_bytes::<1>(from.add(count / 2), to.add(count / 2));
-            move_bytes::<1>(from.add(count - 1), to.add(count - 1));
-        }
-    }
-}
-
-/// # Safety
-/// `from` is readable, `to` writable for `N` bytes.
-#[inline(always)]
-unsafe fn move_bytes<const N: usize>(from: *const u8, to: *mut u8) {
-    // SAFETY: as the caller promises; an array of bytes has no alignment.
-    unsafe { ptr::write(to.cast::<[u8; N]>(), ptr::read(from.cast::<[u8; N]>())) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generation::{Gen1, Gen2, Gen3};
+    use crate::mock::Memory;
     use std::vec::Vec;
 
-    #[test]
-    fn copies_exactly_the_bytes_asked_for() {
+    /// The bytes that a device finds.
+    fn read_back<G: Generation>(memory: &Memory, length: usize) -> Vec<u8> {
+        let bytes: Vec<u8> = (0..32).flat_map(|word| memory.word(word).load().to_le_bytes()).collect();
+        let layout = G::INLINE;
+        let first = &bytes[8 * layout.first_word..][..layout.first_bytes];
+        let more = bytes[32..].chunks(32).flat_map(|quantum| &quantum[..layout.more_bytes]);
+        first.iter().chain(more).copied().take(length).collect()
+    }
+
+    fn check<G: Generation>() {
         let source: Vec<u8> = (1..=MAX_BYTES as u8).collect();
-        for count in 0..=MAX_BYTES {
-            let mut target = [0xEE; MAX_BYTES + 1];
-            // SAFETY: both have `count` bytes.
-            unsafe { copy(source.as_ptr(), target.as_mut_ptr(), count) };
-            assert_eq!(target[..count], source[..count]);
-            assert!(target[count..].iter().all(|&byte| byte == 0xEE), "{count} bytes");
+        for length in 0..=G::INLINE.max_bytes {
+            for valid in [0, 1 << 63] {
+                let memory = Memory::new(256);
+                let stale = if valid == 0 { u64::MAX } else { 0 };
+                memory.fill(stale);
+                // SAFETY: the memory outlives the ring, and the source has that many bytes.
+                unsafe {
+                    let ring = QuantumRing::new(memory.base(), 8);
+                    // From the end of an allocation of its own: what reads further is found out by tools.
+                    let exact: Vec<u8> = source[..length].to_vec();
+                    write::<G>(&ring, 0, valid, exact.as_ptr(), length);
+                }
+                assert_eq!(read_back::<G>(&memory, length), source[..length], "{length} bytes");
+                let quanta = G::INLINE.quanta(length) as usize;
+                let after: Vec<u8> = read_back::<G>(&memory, MAX_BYTES);
+                let room = G::INLINE.first_bytes + (quanta - 1) * G::INLINE.more_bytes;
+                assert!(after[length..room].iter().all(|&byte| byte == 0), "zeros behind {length} bytes");
+                for quantum in 1..8 {
+                    let last = memory.word(quantum * 4 + 3).load();
+                    if quantum >= quanta {
+                        assert_eq!(last, stale, "{length} bytes");
+                    } else if G::FRAGMENTS_CARRY_VALID {
+                        assert_eq!(last & 0xFF << 56, valid, "{length} bytes");
+                    }
+                }
+                assert_eq!([memory.word(2).load(), memory.word(3).load()], [stale; 2], "not its business");
+            }
         }
+    }
+
+    #[test]
+    fn any_length_is_written_as_it_is() {
+        check::<Gen1>();
+        check::<Gen2>();
+        check::<Gen3>();
     }
 }

@@ -19,6 +19,7 @@ mod poll;
 mod push;
 mod queue_pair;
 mod receive;
+mod room;
 mod send;
 mod send_batch;
 mod shared;
@@ -33,10 +34,10 @@ pub use poll::Usual;
 pub use queue_pair::{QueuePair, Service};
 pub use receive::{ReceiveBatch, ReceiveQueue, ReceiveQueueParts, SimpleRun};
 pub use send::{SendQueue, SendQueueParts};
-pub use send_batch::SendBatch;
+pub use send_batch::{SendBatch, Single};
 pub use shared::{SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueParts};
 pub use slots::OutOfMemory;
-pub use work::{Atomic, Bind, PreparedRequest, Refusal, SendRequest, Sge};
+pub use work::{Atomic, Bind, Refusal, SendRequest, Sge};
 
 #[cfg(test)]
 mod tests;

@@ -105,12 +105,13 @@ impl SendQueue {
     /// belong together.
     #[inline(always)]
     fn run_at(&self, position: u32, most: u32) -> u32 {
-        if let Some(quanta) = self.tracker.quanta_at(position) {
+        let quanta_at = |position| self.tracking.at(position).quanta(position);
+        if let Some(quanta) = quanta_at(position) {
             // Nothing is known of where nothing was placed, which two posts at once could bring about.
             return quanta.max(1);
         }
         let mut quanta = 1;
-        while quanta < most && self.tracker.quanta_at(position.wrapping_add(quanta)).is_none() {
+        while quanta < most && quanta_at(position.wrapping_add(quanta)).is_none() {
             quanta += 1;
         }
         quanta

@@ -1,26 +1,36 @@
 //! The send queue of a QP: what it is, and the poller's side. The poster's is in `send_batch`.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::completion::Origin;
 use super::inline_data::MAX_BYTES;
 use super::push::Pushing;
-use super::slots::{Kind, OutOfMemory, Tracker, Tracking};
+use super::room::KnownRun;
+use super::slots::{OutOfMemory, Slots, Tracking};
+use crate::format::{CompletionOpcode, Opcode, SendHeader, VALID_WORD};
 use crate::limits::{CLEAR_AHEAD, SEND_RESERVE};
 use crate::ring::{Doorbell, QuantumRing};
 
 /// A send queue.
 ///
-/// The first cache line is the poster's (what is constant, and the head), the
-/// second the poller's, the third is for pushes.
+/// The first cache line is what the poster needs for every WQE, the second is constant, the
+/// third the poller's, the fourth is for pushes.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SendQueue {
     pub(super) ring: QuantumRing,
-    pub(super) tracker: Tracker,
+    pub(super) tracking: Slots<Tracking>,
+    /// Position after the last WQE. Written by the poster.
+    pub(super) head: AtomicU32,
+    /// Where the poster can go on from the head.
+    pub(super) run: KnownRun,
     pub(super) doorbell: Doorbell,
     /// Number of the QP.
     pub(super) number: u32,
+    /// A fragment that is alone in its WQE is shorter than this, whatever the operation; 0
+    /// if not every operation can have one.
+    pub(super) single_bytes: u32,
     /// Quanta that may be outstanding.
     pub(super) capacity: u32,
     /// Quanta of a chunk less one.
@@ -29,12 +39,30 @@ pub struct SendQueue {
     pub(super) max_fragments_with_immediate: u8,
     pub(super) max_read_fragments: u8,
     pub(super) max_inline: u8,
-    /// Position after the last WQE. Written by the poster.
-    pub(super) head: AtomicU32,
-    /// A tail of the past. Written by the poster.
-    pub(super) known_tail: AtomicU32,
     pub(super) retired: Retired,
     pub(super) pushing: Pushing,
+}
+
+const _: () = assert!(offset_of!(SendQueue, doorbell) < 64 && offset_of!(SendQueue, retired) == 128);
+
+/// What the completion of a WQE is of, and whether the program asked for it: seldom needed, so
+/// read from the WQE itself, which stays in the ring. (One that is flushed at the very moment at
+/// which it is placed may lack its header yet; what a flushed work request was, the verbs leave
+/// open.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind(SendHeader);
+
+impl Kind {
+    /// What the completion is of.
+    pub(super) fn opcode(self) -> CompletionOpcode {
+        // The poster places no others.
+        Opcode::decode_completion(self.0.opcode()).unwrap_or(CompletionOpcode::Send)
+    }
+
+    /// Whether the program asked for a completion.
+    pub(super) fn is_signaled(self) -> bool {
+        self.0.signaled()
+    }
 }
 
 /// What is the poller's alone.
@@ -87,7 +115,7 @@ impl SendQueue {
         let slots = (2 * parts.chunk - 1).min(15);
         assert!(parts.max_fragments <= slots && parts.max_inline as usize <= MAX_BYTES);
         Ok(Self {
-            tracker: Tracker::new(quanta)?,
+            tracking: Slots::new(quanta)?,
             ring: parts.ring,
             doorbell: parts.doorbell,
             number: parts.number,
@@ -99,8 +127,9 @@ impl SendQueue {
             max_fragments_with_immediate: parts.max_fragments.min(slots - 1) as u8,
             max_read_fragments: parts.max_read_fragments.min(parts.max_fragments) as u8,
             max_inline: parts.max_inline as u8,
+            single_bytes: if parts.max_fragments.min(parts.max_read_fragments) > 0 { 1 << 31 } else { 0 },
             head: AtomicU32::new(parts.connection_wqes),
-            known_tail: AtomicU32::new(parts.connection_wqes),
+            run: KnownRun::none(parts.connection_wqes),
             retired: Retired {
                 tail: AtomicU32::new(parts.connection_wqes),
                 origin: Origin::plain(parts.number),
@@ -138,19 +167,23 @@ impl SendQueue {
     /// position behind it; `None` if there is none.
     #[inline(always)]
     pub(super) fn outstanding(&self, index: usize) -> Option<(&Tracking, u32)> {
-        // Acquire: the cells below the head are written (`SendBatch::remember`).
+        // Acquire: the cells below the head are written (`SendBatch::advance`).
         let head = self.head.load(Ordering::Acquire);
         let outstanding = head.wrapping_sub(self.retired.tail.load(Ordering::Relaxed));
-        let cell = self.tracker.get(index)?;
+        let cell = self.tracking.get(index)?;
         let end = cell.end();
         // It ends above the tail and not above the head.
         (head.wrapping_sub(end) < outstanding).then_some((cell, end))
     }
 
+    fn kind(&self, position: u32) -> Kind {
+        Kind(SendHeader::from_bits(self.ring.at(position)[VALID_WORD].load()))
+    }
+
     /// The same with the kind of the WQE.
     pub(super) fn outstanding_kind(&self, index: usize) -> Option<(&Tracking, Kind)> {
         let (cell, _) = self.outstanding(index)?;
-        Some((cell, self.tracker.kind(index as u32)))
+        Some((cell, self.kind(index as u32)))
     }
 
     /// The oldest outstanding WQE that is not padding; `None` if there is none.
@@ -159,9 +192,9 @@ impl SendQueue {
         // Acquire: as in `outstanding`.
         let head = self.head.load(Ordering::Acquire);
         while position != head {
-            let cell = self.tracker.at(position);
+            let cell = self.tracking.at(position);
             if head.wrapping_sub(cell.end()) < head.wrapping_sub(position) {
-                return Some((cell, self.tracker.kind(position)));
+                return Some((cell, self.kind(position)));
             }
             position = position.wrapping_add(1);
         }
@@ -172,7 +205,7 @@ impl SendQueue {
     #[inline(always)]
     pub(super) fn retire(&self, end: u32) {
         // Release: the poster writes the cells anew once it has seen the tail pass
-        // them (`SendBatch::require_after_looking`).
+        // them (`SendQueue::extend_run`).
         self.retired.tail.store(end, Ordering::Release);
     }
 

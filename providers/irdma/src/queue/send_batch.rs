@@ -4,17 +4,15 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
-use super::inline_data::InlineData;
+use super::inline_data::{self, Gathered};
 use super::send::SendQueue;
-use super::slots::Tracked;
-use super::work::{Atomic, Bind, Fragments, Refusal, SendRequest, Sge, total_length};
+use super::slots::Tracking;
+use super::work::{Atomic, Bind, Fragments, Refusal, SendRequest, Sge, descriptor, total_length};
 use crate::barrier;
-use crate::format::{
-    BindKeys, CompletionOpcode, Fragment, IMMEDIATE_WORD, Opcode, SendHeader, VALID, VALID_WORD,
-};
+use crate::format::{BindKeys, Fragment, IMMEDIATE_WORD, Opcode, SendHeader, VALID, VALID_WORD};
 use crate::generation::Generation;
-use crate::limits::CLEAR_AHEAD;
-use crate::ring::QuantumRing;
+use crate::registers::settled_reference;
+use crate::ring::{Quantum, QuantumRing};
 
 impl SendQueue {
     /// Starts to post. Only one batch at a time.
@@ -22,6 +20,13 @@ impl SendQueue {
     pub fn batch<G: Generation>(&self) -> SendBatch<'_, G> {
         let head = self.head.load(Ordering::Relaxed);
         SendBatch { queue: self, start: head, head, last: head, first: 0, generation: PhantomData }
+    }
+
+    /// Goes on with a batch that began at `start`.
+    #[inline(always)]
+    pub fn batch_from<G: Generation>(&self, start: u32) -> SendBatch<'_, G> {
+        let head = self.head.load(Ordering::Relaxed);
+        SendBatch { queue: self, start, head, last: head, first: 0, generation: PhantomData }
     }
 }
 
@@ -44,23 +49,73 @@ pub struct SendBatch<'queue, G, const HELD: bool = false> {
     pub(super) generation: PhantomData<G>,
 }
 
+/// A WQE of one fragment whose header is still to come: written to the ring in part, so that
+/// nobody sees it.
+#[derive(Debug)]
+pub struct Single<'queue> {
+    position: u32,
+    quantum: &'queue Quantum,
+    length: u32,
+}
+
 impl<G: Generation> SendBatch<'_, G> {
     /// Rings the doorbell if anything was placed. Returns whether it was.
     #[inline(always)]
     pub fn finish(self) -> bool {
-        let placed = self.head != self.start;
+        let placed = !self.is_empty();
         if placed {
-            self.queue.ring::<G>(self.start, self.head);
+            self.announce();
         }
         placed
     }
+
+    /// Rings the doorbell. There is something to ring it for.
+    #[inline(always)]
+    pub fn announce(self) {
+        self.queue.ring::<G>(self.start, self.head);
+    }
 }
 
-impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
+impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
+    /// Whether nothing was placed.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.head == self.start
+    }
+
     /// Position where it began.
     #[inline(always)]
     pub fn start(&self) -> u32 {
         self.start
+    }
+
+    /// Starts to place a send, write or read of one fragment, if nothing at all stands in the
+    /// way; else changes nothing, and [`fragments`](Self::fragments) is to do it.
+    #[inline(always)]
+    pub fn start_single(&self, sge: &Sge) -> Option<Single<'queue>> {
+        let (queue, position) = (self.queue, self.head);
+        if position == queue.run.get().end || sge.length >= queue.single_bytes {
+            return None;
+        }
+        let quantum = settled_reference(queue.ring.at(position));
+        quantum[0].store(sge.address);
+        quantum[1]
+            .store(descriptor::<G>(sge) | if G::FRAGMENTS_CARRY_VALID { queue.run.get().valid } else { 0 });
+        Some(Single { position, quantum, length: sge.length })
+    }
+
+    /// Gives what was started its word 2.
+    #[inline(always)]
+    pub fn set_remote(&self, single: &Single<'queue>, remote: u64) {
+        single.quantum[2].store(remote);
+    }
+
+    /// Places what was started.
+    #[inline(always)]
+    pub fn finish_single(&mut self, single: Single<'queue>, wr_id: u64, header: SendHeader) {
+        let cell = settled_reference(self.cell(single.position));
+        cell.set_wr_id(wr_id);
+        self.make_one(single.position, 1, header, single.length, single.quantum, cell);
     }
 
     /// Places a send, write or read whose data lies in the program's regions.
@@ -74,51 +129,32 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         list: &[Sge],
         immediate: Option<u32>,
     ) -> Result<(), Refusal> {
-        // By far the most common one; the others are not worth its registers.
-        let ([sge], None) = (list, immediate) else { return self.many_fragments(request, list, immediate) };
-        let most = self.most_fragments(request.opcode, false);
-        if most == 0 || sge.length > G::MAX_FRAGMENT_BYTES {
-            return Err(Refusal::Invalid);
-        }
-        self.place(request, sge.length, 1, |header, ring, position, valid| {
-            Fragments::<G>::new(ring, position, valid).write_first(sge);
-            ring.at(position)[2].store(request.remote);
-            header
-        })
-    }
-
-    /// Any number of fragments, with or without an immediate.
-    #[inline(never)]
-    fn many_fragments(
-        &mut self,
-        request: &SendRequest,
-        list: &[Sge],
-        immediate: Option<u32>,
-    ) -> Result<(), Refusal> {
-        if list.len() > usize::from(self.most_fragments(request.opcode, immediate.is_some())) {
+        if list.len() > usize::from(self.most_fragments(request, immediate.is_some())) {
             return Err(Refusal::Invalid);
         }
         let length = total_length::<G>(list).ok_or(Refusal::Invalid)?;
         let slots = list.len() as u32 + u32::from(immediate.is_some());
         let quanta = 1 + slots / 2;
-        self.place(request, length, quanta, |header, ring, position, valid| {
+        self.place(request, length, quanta, |ring, position, valid| {
             let fragments = Fragments::<G>::new(ring, position, valid);
             let more = match immediate {
                 Some(immediate) => fragments.write_after_immediate(immediate, list),
                 None => fragments.write(list),
             };
             ring.at(position)[2].store(request.remote);
-            header.with_immediate(immediate.is_some()).with_more_fragments(more)
+            SendHeader::default().with_immediate(immediate.is_some()).with_more_fragments(more)
         })
     }
 
     /// Fragments that a WQE of this operation may have.
     #[inline(always)]
-    fn most_fragments(&self, opcode: Opcode, immediate: bool) -> u8 {
-        match (opcode, immediate) {
-            (Opcode::RdmaRead, _) => self.queue.max_read_fragments,
-            (_, true) => self.queue.max_fragments_with_immediate,
-            (_, false) => self.queue.max_fragments,
+    fn most_fragments(&self, request: &SendRequest, immediate: bool) -> u8 {
+        if request.header.opcode() == Opcode::RdmaRead as u8 {
+            self.queue.max_read_fragments
+        } else if immediate {
+            self.queue.max_fragments_with_immediate
+        } else {
+            self.queue.max_fragments
         }
     }
 
@@ -160,23 +196,32 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         if immediate.is_some() && !G::INLINE.with_immediate {
             return Err(Refusal::Invalid);
         }
-        let length = list.iter().map(|sge| u64::from(sge.length)).sum::<u64>();
-        if length > u64::from(self.queue.max_inline) {
-            return Err(Refusal::Invalid);
+        // One piece is copied from where it is.
+        let (gathered, bytes, length);
+        if let [sge] = list {
+            (bytes, length) = (sge.address as usize as *const u8, sge.length);
+            if length > self.queue.max_inline.into() {
+                return Err(Refusal::Invalid);
+            }
+        } else {
+            // SAFETY: readable by the caller's promise.
+            let put_together = unsafe { Gathered::new(list, self.queue.max_inline.into()) };
+            gathered = put_together.ok_or(Refusal::Invalid)?;
+            (bytes, length) = (gathered.bytes(), gathered.length());
         }
-        let length = length as u32;
         let quanta = G::INLINE.quanta(length as usize);
-        self.place(request, length, quanta, |header, ring, position, valid| {
-            // SAFETY: readable by the caller's promise; `length` is the sum, and at
-            // most `MAX_BYTES` as `max_inline` is.
-            let data = unsafe { InlineData::gather(list, length as usize) };
-            data.write::<G>(ring, position, valid, quanta);
+        self.place(request, length, quanta, |ring, position, valid| {
+            // SAFETY: `length` bytes are readable there.
+            unsafe { inline_data::write::<G>(ring, position, valid, bytes, length as usize) };
             let quantum = ring.at(position);
             if G::INLINE.first_word > IMMEDIATE_WORD {
                 quantum[IMMEDIATE_WORD].store(immediate.unwrap_or(0).into());
             }
             quantum[2].store(request.remote);
-            header.with_immediate(immediate.is_some()).with_inline(true).with_inline_length(length as u8)
+            SendHeader::default()
+                .with_immediate(immediate.is_some())
+                .with_inline(true)
+                .with_inline_length(length as u8)
         })
     }
 
@@ -190,7 +235,7 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         if local.length != 8 || !request.remote.is_multiple_of(8) || self.queue.max_fragments == 0 {
             return Err(Refusal::Invalid);
         }
-        self.place(request, 8, 2, |header, ring, position, valid| {
+        self.place(request, 8, 2, |ring, position, valid| {
             let quantum = ring.at(position);
             quantum[0].store(local.address);
             quantum[1].store(Fragment::default().with_key(local.key).bits());
@@ -200,7 +245,7 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
             operands[1].store(atomic.compare);
             operands[2].store(0);
             operands[3].store(valid);
-            header.with_more_fragments(1)
+            SendHeader::default().with_more_fragments(1)
         })
     }
 
@@ -215,13 +260,13 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         } else {
             (bind.window_key, bind.region_key)
         };
-        let request = SendRequest { remote_key: 0, ..*request };
-        self.place(&request, 0, 1, |header, ring, position, _| {
+        let request = SendRequest { header: request.header.with_remote_key(0), ..*request };
+        self.place(&request, 0, 1, |ring, position, _| {
             let quantum = ring.at(position);
             quantum[0].store(bind.address.unwrap_or(0));
             quantum[1].store(BindKeys::default().with_window(window).with_region(region).bits());
             quantum[2].store(bind.length);
-            header
+            SendHeader::default()
                 .with_rights(u8::from(bind.remote_read) << 2 | u8::from(bind.remote_write) << 3)
                 .with_virtual_addresses(bind.address.is_some())
                 .with_window_type_1(bind.type_1)
@@ -241,146 +286,107 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         } else {
             Fragment::default().with_gen1_key(key)
         };
-        let request = SendRequest { remote_key: 0, ..*request };
-        self.place(&request, 0, 1, |header, ring, position, _| {
+        let request = SendRequest { header: request.header.with_remote_key(0), ..*request };
+        self.place(&request, 0, 1, |ring, position, _| {
             let quantum = ring.at(position);
             quantum[0].store(0);
             quantum[1].store(key.bits());
             quantum[2].store(0);
-            header
+            SendHeader::default()
         })
     }
 
     /// Finds room for a WQE, lets `write` fill all of it but its header, and makes
     /// it valid.
     ///
-    /// `write` gets the header so far, the ring, the WQE's position and its valid
-    /// bit; it returns the header to write.
+    /// `write` gets the ring, the WQE's position and its valid bit; it returns what the header
+    /// has besides that of the request.
     #[inline(always)]
     fn place(
         &mut self,
         request: &SendRequest,
         length: u32,
         quanta: u32,
-        write: impl FnOnce(SendHeader, &QuantumRing, u32, u64) -> SendHeader,
+        write: impl FnOnce(&QuantumRing, u32, u64) -> SendHeader,
     ) -> Result<(), Refusal> {
-        let Some(completion) = request.opcode.completion() else { return Err(Refusal::Invalid) };
-        let queue = self.queue;
         let position = self.reserve(quanta)?;
-        let valid = queue.ring.valid(position);
-        if position % CLEAR_AHEAD == 0 {
-            self.clear_ahead(position.wrapping_add(CLEAR_AHEAD));
-        }
+        self.place_at(position, request, length, quanta, |ring, valid| write(ring, position, valid));
+        Ok(())
+    }
+
+    /// The same for a position in the run.
+    #[inline(always)]
+    fn place_at(
+        &mut self,
+        position: u32,
+        request: &SendRequest,
+        length: u32,
+        quanta: u32,
+        write: impl FnOnce(&QuantumRing, u64) -> SendHeader,
+    ) {
+        let queue = self.queue;
+        let more = write(&queue.ring, queue.run.get().valid);
+        let header = SendHeader::from_bits(request.header.bits() | more.bits());
+        let cell = self.cell(position);
+        cell.set_wr_id(request.wr_id);
+        self.make_one(position, quanta, header, length, queue.ring.at(position), cell);
+    }
+
+    /// What is remembered of the WQE at a position.
+    #[inline(always)]
+    fn cell(&self, position: u32) -> &'queue Tracking {
+        let queue = self.queue;
+        // SAFETY: there are as many cells as the ring has quanta (`SendQueue::new`).
+        unsafe { queue.tracking.at_index(queue.ring.index(position)) }
+    }
+
+    /// Makes the quanta at a position of the run, which have all but the header, a WQE.
+    #[inline(always)]
+    fn make_one(
+        &mut self,
+        position: u32,
+        quanta: u32,
+        header: SendHeader,
+        length: u32,
+        quantum: &Quantum,
+        cell: &Tracking,
+    ) {
+        let run = self.queue.run.get();
         let next = position.wrapping_add(quanta);
         if G::FETCHES_PAIRS && quanta == 1 && next % 2 == 1 {
-            queue.ring.at(next)[VALID_WORD].store(valid ^ VALID);
+            self.queue.ring.at(next)[VALID_WORD].store(run.valid ^ VALID);
         }
-        let header = write(request.header(), &queue.ring, position, valid);
-        let header = queue.say_pushing::<G>(header);
-        self.remember(position, quanta, length, completion, request);
+        cell.set_extent(length, next);
+        if HELD {
+            self.last = position;
+        }
+        self.advance(quanta);
         barrier::wqe_before_valid();
-        self.make_valid(position, header.bits() | valid);
-        Ok(())
+        self.make_valid(position, quantum, self.queue.say_pushing::<G>(header).bits() | run.valid);
     }
 
     /// Writes a WQE's header; that of a held batch's first one is kept instead.
     #[inline(always)]
-    fn make_valid(&mut self, position: u32, header: u64) {
+    pub(super) fn make_valid(&mut self, position: u32, quantum: &Quantum, header: u64) {
         if HELD && position == self.start {
             self.first = header;
         } else {
-            self.queue.ring.at(position)[VALID_WORD].store(header);
+            quantum[VALID_WORD].store(header);
         }
     }
 
-    /// Notes a WQE for the poller and moves the head past it.
+    /// Moves the head past a WQE; that of a held batch is nobody's business before it is finished.
     ///
-    /// Comes before the valid bit: the device may complete the WQE as soon as it
-    /// is valid, and the poller takes completions only of what lies below the head.
+    /// Comes before the valid bit: the device may complete the WQE as soon as it is valid, and the
+    /// poller takes completions only of what lies below the head.
     #[inline(always)]
-    fn remember(
-        &mut self,
-        position: u32,
-        quanta: u32,
-        length: u32,
-        completion: CompletionOpcode,
-        request: &SendRequest,
-    ) {
-        let tracked = Tracked::new(position, quanta, length, completion, request.signaled);
-        self.queue.tracker.set(position, request.wr_id, tracked);
-        self.head = position.wrapping_add(quanta);
-        if HELD {
-            self.last = position;
-        } else {
-            self.publish_head();
+    pub(super) fn advance(&mut self, quanta: u32) {
+        self.head = self.head.wrapping_add(quanta);
+        if !HELD {
+            // As it is the same, an addition in memory.
+            let head = self.queue.head.load(Ordering::Relaxed).wrapping_add(quanta);
+            // Release: see `SendQueue::outstanding`.
+            self.queue.head.store(head, Ordering::Release);
         }
-    }
-
-    /// Lets the poller see what lies below the head.
-    #[inline(always)]
-    pub(super) fn publish_head(&self) {
-        // Release: see `SendQueue::outstanding`.
-        self.queue.head.store(self.head, Ordering::Release);
-    }
-
-    /// Position for a WQE of that many quanta, after padding if the chunk does not
-    /// hold it.
-    #[inline(always)]
-    fn reserve(&mut self, quanta: u32) -> Result<u32, Refusal> {
-        let left = (self.queue.chunk_mask + 1) - (self.head & self.queue.chunk_mask);
-        if quanta <= left {
-            self.require(quanta)?;
-        } else {
-            self.require(quanta + left)?;
-            self.pad(left);
-        }
-        Ok(self.head)
-    }
-
-    /// Whether that many quanta are free.
-    #[inline(always)]
-    fn require(&self, quanta: u32) -> Result<(), Refusal> {
-        let known_tail = self.queue.known_tail.load(Ordering::Relaxed);
-        if self.head.wrapping_sub(known_tail) + quanta <= self.queue.capacity {
-            return Ok(());
-        }
-        self.require_after_looking(quanta)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn require_after_looking(&self, quanta: u32) -> Result<(), Refusal> {
-        // Acquire: the poller has read what it needs of the cells below the tail
-        // (`SendQueue::retire`) before they are written anew.
-        let tail = self.queue.retired.tail.load(Ordering::Acquire);
-        self.queue.known_tail.store(tail, Ordering::Relaxed);
-        if self.head.wrapping_sub(tail) + quanta <= self.queue.capacity { Ok(()) } else { Err(Refusal::Full) }
-    }
-
-    /// Fills the rest of a chunk with WQEs that do nothing.
-    #[cold]
-    #[inline(never)]
-    fn pad(&mut self, quanta: u32) {
-        let queue = self.queue;
-        let header = SendHeader::default().with_opcode(Opcode::Nop as u8);
-        for _ in 0..quanta {
-            queue.tracker.set(self.head, 0, Tracked::none(self.head));
-            let quantum = queue.ring.at(self.head);
-            quantum[0].store(0);
-            quantum[1].store(0);
-            quantum[2].store(0);
-            barrier::wqe_before_valid();
-            self.make_valid(self.head, header.bits() | queue.ring.valid(self.head));
-            self.head = self.head.wrapping_add(1);
-        }
-    }
-
-    /// Makes a block of quanta read as not valid on the lap of `position`, its first.
-    #[cold]
-    #[inline(never)]
-    fn clear_ahead(&self, position: u32) {
-        let ring = &self.queue.ring;
-        let byte = if ring.valid(position) != 0 { 0x00 } else { 0xFF };
-        ring.fill(position, CLEAR_AHEAD, byte);
     }
 }

@@ -3,9 +3,7 @@
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-
-use crate::format::CompletionOpcode;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// There is no memory for a queue's bookkeeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +25,6 @@ pub(super) unsafe trait Zeroed: Sync + Send {}
 
 // SAFETY: an atomic integer.
 unsafe impl Zeroed for AtomicU64 {}
-// SAFETY: an atomic integer.
-unsafe impl Zeroed for AtomicU8 {}
 // SAFETY: made of atomic integers.
 unsafe impl Zeroed for Tracking {}
 
@@ -57,6 +53,16 @@ impl<T: Zeroed> Slots<T> {
     #[inline(always)]
     pub(super) fn cells(&self) -> Cells<'_, T> {
         Cells { base: self.base, mask: self.mask, slots: PhantomData }
+    }
+
+    /// The cell of an index.
+    ///
+    /// # Safety
+    /// There are more cells than that.
+    #[inline(always)]
+    pub(super) unsafe fn at_index(&self, index: u32) -> &T {
+        // SAFETY: as the caller promises.
+        unsafe { self.base.add(index as usize).as_ref() }
     }
 
     /// The cell with an index, if there are so many.
@@ -108,18 +114,10 @@ impl<T: Zeroed> Drop for Slots<T> {
     }
 }
 
-/// What is remembered of the WQEs of a send queue, at the position of the first quantum of each.
+/// What is remembered of a send WQE, at the position of its first quantum, besides the WQE itself.
 ///
 /// Written by the poster before the head passes the position, read by the
 /// poller of the completion queue until the tail passes it.
-#[derive(Debug)]
-pub(super) struct Tracker {
-    cells: Slots<Tracking>,
-    /// What completions rarely need.
-    kinds: Slots<AtomicU8>,
-}
-
-/// What is remembered of a WQE, but for its kind.
 ///
 /// The position behind it is all that the cell is recognised by: it lies between tail
 /// and head of the queue. That of a quantum in the middle of a WQE does not, as its cell is
@@ -136,128 +134,36 @@ pub(super) struct Tracking {
 
 const _: () = assert!(size_of::<Tracking>() == 16);
 
-/// What completions rarely need of a WQE: its completion opcode, and whether the program asked
-/// for a completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind(u8);
-
-/// All that is remembered of a WQE besides the program's id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tracked {
-    /// Bytes of the message.
-    length: u32,
-    /// Position behind the WQE.
-    end: u32,
-    kind: Kind,
-}
-
-const SIGNALED: u8 = 8;
 /// How far behind a position is what is never between tail and head.
 const FAR: u32 = 1 << 31;
 
-impl Tracked {
-    /// A WQE of 1 to 8 quanta at a position.
+impl Tracking {
+    /// Remembers the program's id of a WQE.
     #[inline(always)]
-    pub(super) fn new(
-        position: u32,
-        quanta: u32,
-        length: u32,
-        opcode: CompletionOpcode,
-        signaled: bool,
-    ) -> Self {
-        debug_assert!((1..=8).contains(&quanta));
-        Self { length, end: position.wrapping_add(quanta), ..Self::prepared(opcode, signaled) }
+    pub(super) fn set_wr_id(&self, wr_id: u64) {
+        self.wr_id.store(wr_id, Ordering::Relaxed);
     }
 
-    /// A WQE of one quantum, wherever it will be and whatever it will carry.
+    /// Remembers the bytes of its message and the position behind it.
     #[inline(always)]
-    pub(super) const fn prepared(opcode: CompletionOpcode, signaled: bool) -> Self {
-        Self { length: 0, end: 0, kind: Kind::new(opcode, signaled) }
+    pub(super) fn set_extent(&self, length: u32, end: u32) {
+        self.length.store(length, Ordering::Relaxed);
+        self.end.store(end, Ordering::Relaxed);
     }
 
-    /// The same, now that position and length are known.
-    #[inline(always)]
-    pub(super) fn placed(self, position: u32, length: u32) -> Self {
-        Self { length, end: position.wrapping_add(1), ..self }
+    /// Remembers that there is no work request: padding of one quantum at `position`, or nothing
+    /// at all.
+    pub(super) fn set_none(&self, position: u32) {
+        self.set_wr_id(0);
+        self.set_extent(0, position.wrapping_sub(FAR));
     }
 
-    /// No work request: padding of one quantum at a position, or nothing at all.
-    #[inline(always)]
-    pub(super) fn none(position: u32) -> Self {
-        let kind = Kind::new(CompletionOpcode::Send, false);
-        Self { length: 0, end: position.wrapping_sub(FAR), kind }
-    }
-}
-
-impl Kind {
-    const fn new(opcode: CompletionOpcode, signaled: bool) -> Self {
-        debug_assert!((opcode as u32) < SIGNALED as u32);
-        Self(opcode as u8 | if signaled { SIGNALED } else { 0 })
-    }
-
-    /// What the completion is of.
-    pub(super) fn opcode(self) -> CompletionOpcode {
-        const OPCODES: [CompletionOpcode; SIGNALED as usize] = [
-            CompletionOpcode::Send,
-            CompletionOpcode::RdmaWrite,
-            CompletionOpcode::RdmaRead,
-            CompletionOpcode::CompareSwap,
-            CompletionOpcode::FetchAdd,
-            CompletionOpcode::BindWindow,
-            CompletionOpcode::LocalInvalidate,
-            // Never stored.
-            CompletionOpcode::Send,
-        ];
-        OPCODES[usize::from(self.0 % SIGNALED)]
-    }
-
-    /// Whether the program asked for a completion.
-    pub(super) fn is_signaled(self) -> bool {
-        self.0 & SIGNALED != 0
-    }
-}
-
-impl Tracker {
-    /// Of a ring of so many quanta; a power of two.
-    pub(super) fn new(quanta: u32) -> Result<Self, OutOfMemory> {
-        Ok(Self { cells: Slots::new(quanta)?, kinds: Slots::new(quanta)? })
-    }
-
-    /// Remembers a WQE at its position.
-    #[inline(always)]
-    pub(super) fn set(&self, position: u32, wr_id: u64, tracked: Tracked) {
-        let cell = self.cells.at(position);
-        cell.wr_id.store(wr_id, Ordering::Relaxed);
-        cell.length.store(tracked.length, Ordering::Relaxed);
-        cell.end.store(tracked.end, Ordering::Relaxed);
-        self.kinds.at(position).store(tracked.kind.0, Ordering::Relaxed);
-    }
-
-    /// The cell of an index of the ring, if it has so many.
-    #[inline(always)]
-    pub(super) fn get(&self, index: usize) -> Option<&Tracking> {
-        self.cells.get(index)
-    }
-
-    /// The cell of a position.
-    #[inline(always)]
-    pub(super) fn at(&self, position: u32) -> &Tracking {
-        self.cells.at(position)
-    }
-
-    /// Quanta of the WQE that was placed last at a position; `None` for padding.
-    pub(super) fn quanta_at(&self, position: u32) -> Option<u32> {
-        let quanta = self.at(position).end().wrapping_sub(position);
+    /// Quanta of the WQE that was placed last at `position`, that of the cell; `None` for padding.
+    pub(super) fn quanta(&self, position: u32) -> Option<u32> {
+        let quanta = self.end().wrapping_sub(position);
         (quanta < FAR).then_some(quanta)
     }
 
-    /// The kind of the WQE at a position.
-    pub(super) fn kind(&self, position: u32) -> Kind {
-        Kind(self.kinds.at(position).load(Ordering::Relaxed))
-    }
-}
-
-impl Tracking {
     /// The program's id of the WQE.
     #[inline(always)]
     pub(super) fn wr_id(&self) -> u64 {
@@ -283,34 +189,14 @@ mod tests {
 
     #[test]
     fn what_is_tracked_keeps_to_itself() {
-        let tracker = Tracker::new(2).unwrap();
-        tracker.set(1, u64::MAX, Tracked::none(1));
-        let tracked = Tracked::new(0xFFFF_FFF8, 8, u32::MAX, CompletionOpcode::LocalInvalidate, true);
-        tracker.set(0xFFFF_FFF8, 7, tracked);
-        let cell = tracker.get(0).unwrap();
+        let slots = Slots::<Tracking>::new(2).unwrap();
+        slots.at(1).set_none(1);
+        let cell = slots.at(0xFFFF_FFF8);
+        cell.set_wr_id(7);
+        cell.set_extent(u32::MAX, 0);
+        let cell = slots.get(0).unwrap();
         assert_eq!((cell.wr_id(), cell.length(), cell.end()), (7, u32::MAX, 0));
-        assert_eq!(tracker.kind(0), Kind::new(CompletionOpcode::LocalInvalidate, true));
-        assert!(tracker.get(2).is_none());
-        assert_eq!((tracker.quanta_at(0xFFFF_FFF8), tracker.quanta_at(1)), (Some(8), None));
-        let prepared = Tracked::prepared(CompletionOpcode::RdmaRead, true).placed(0xFFFF_FFFF, u32::MAX);
-        assert_eq!(prepared, Tracked::new(0xFFFF_FFFF, 1, u32::MAX, CompletionOpcode::RdmaRead, true));
-    }
-
-    #[test]
-    fn every_kind() {
-        for opcode in [
-            CompletionOpcode::Send,
-            CompletionOpcode::RdmaWrite,
-            CompletionOpcode::RdmaRead,
-            CompletionOpcode::CompareSwap,
-            CompletionOpcode::FetchAdd,
-            CompletionOpcode::BindWindow,
-            CompletionOpcode::LocalInvalidate,
-        ] {
-            for signaled in [false, true] {
-                let kind = Kind::new(opcode, signaled);
-                assert_eq!((kind.opcode(), kind.is_signaled()), (opcode, signaled));
-            }
-        }
+        assert_eq!((cell.quanta(0xFFFF_FFF8), slots.at(1).quanta(1)), (Some(8), None));
+        assert!(slots.get(2).is_none());
     }
 }

@@ -6,7 +6,8 @@ use core::marker::PhantomData;
 use super::completion::{CompletionFlags, Directory, Member, Origin, Outcome, Side, Sink};
 use super::poll::{Usual, take_usual};
 use super::queue_pair::{QueuePair, Service};
-use super::slots::{Kind, Tracking};
+use super::send::Kind;
+use super::slots::Tracking;
 use crate::barrier;
 use crate::format::{
     CompletionOpcode, CqeExtensionFlags, CqeIdentity, CqePayload, CqeStatus, EXTENSION_FLAGS,

@@ -1,9 +1,9 @@
 //! What is asked of a queue, and why it may be refused.
 
 use core::marker::PhantomData;
+use core::mem::offset_of;
 
-use super::slots::Tracked;
-use crate::format::{CompletionOpcode, Fragment, Opcode, SendHeader, VALID};
+use crate::format::{SendHeader, VALID};
 use crate::generation::Generation;
 use crate::ring::QuantumRing;
 
@@ -39,95 +39,16 @@ pub enum Refusal {
 }
 
 /// What a send WQE is to do, besides the data that it moves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SendRequest {
     /// Comes back in the completion.
     pub wr_id: u64,
-    /// Operation.
-    pub opcode: Opcode,
-    /// A successful completion is reported.
-    pub signaled: bool,
-    /// Waits for earlier reads and atomics.
-    pub fence: bool,
-    /// Lower 32 bits of the header: remote key, key to invalidate, address handle.
-    pub remote_key: u32,
+    /// The header, as far as it does not follow from the data and the place in the ring: operation,
+    /// flags, and in its lower 32 bits the remote key, key to invalidate or address handle.
+    pub header: SendHeader,
     /// Word 2: remote address, or a
     /// [`DatagramDestination`](crate::format::DatagramDestination).
     pub remote: u64,
-}
-
-impl SendRequest {
-    /// The header of its WQE, as far as it follows from these.
-    #[inline(always)]
-    pub(super) fn header(&self) -> SendHeader {
-        SendHeader::default()
-            .with_remote_key(self.remote_key)
-            .with_opcode(self.opcode as u8)
-            .with_read_fence(self.fence)
-            .with_signaled(self.signaled)
-    }
-}
-
-/// A [`SendRequest`] of which the words that follow from it are there already.
-#[derive(Clone, Copy, Debug)]
-pub struct PreparedRequest {
-    pub(super) wr_id: u64,
-    opcode: Opcode,
-    pub(super) header: SendHeader,
-    /// What is to be remembered, but for what the place in the ring and the data decide.
-    pub(super) tracked: Tracked,
-    pub(super) remote: u64,
-}
-
-impl PreparedRequest {
-    /// What stands there before the first one.
-    pub const NONE: Self = Self {
-        wr_id: 0,
-        opcode: Opcode::Nop,
-        header: SendHeader::from_bits(0),
-        tracked: Tracked::prepared(CompletionOpcode::Send, false),
-        remote: 0,
-    };
-
-    /// Prepares a request; `None` for a NOP, which a program never posts.
-    #[inline(always)]
-    pub fn new(request: &SendRequest) -> Option<Self> {
-        let completion = request.opcode.completion()?;
-        Some(Self {
-            wr_id: request.wr_id,
-            opcode: request.opcode,
-            header: request.header(),
-            tracked: Tracked::prepared(completion, request.signaled),
-            remote: request.remote,
-        })
-    }
-
-    /// Makes it another operation of the same kind, with a solicited event for one.
-    #[inline(always)]
-    pub fn set_opcode(&mut self, opcode: Opcode) {
-        self.opcode = opcode;
-        self.header = self.header.with_opcode(opcode as u8);
-    }
-
-    /// Names the receiver of a datagram, as in [`SendRequest`].
-    #[inline(always)]
-    pub fn redirect(&mut self, remote_key: u32, remote: u64) {
-        self.header = self.header.with_remote_key(remote_key);
-        self.remote = remote;
-    }
-
-    /// What it was made of.
-    #[inline(always)]
-    pub fn request(&self) -> SendRequest {
-        SendRequest {
-            wr_id: self.wr_id,
-            opcode: self.opcode,
-            signaled: self.header.signaled(),
-            fence: self.header.read_fence(),
-            remote_key: self.header.remote_key(),
-            remote: self.remote,
-        }
-    }
 }
 
 /// Operands of an atomic.
@@ -177,15 +98,14 @@ pub(super) fn total_length<G: Generation>(list: &[Sge]) -> Option<u32> {
     u32::try_from(total).ok()
 }
 
-/// The second word of a fragment, without the valid bit.
+/// The second word of a fragment that is not too long, without the valid bit.
 #[inline(always)]
 pub(super) fn descriptor<G: Generation>(sge: &Sge) -> u64 {
-    let fragment = Fragment::default();
-    if G::FRAGMENTS_CARRY_VALID {
-        fragment.with_length(sge.length).with_key(sge.key).bits()
-    } else {
-        fragment.with_gen1_length(sge.length).with_gen1_key(sge.key).bits()
-    }
+    // Length and key lie in memory as GEN1 wants them; the others have them exchanged.
+    const _: () = assert!(offset_of!(Sge, length) == 8 && offset_of!(Sge, key) == 12);
+    // SAFETY: two fields of four bytes in a row, aligned to eight.
+    let gen1 = u64::from_le(unsafe { (&raw const *sge).cast::<u64>().add(1).read() });
+    if G::FRAGMENTS_CARRY_VALID { gen1.rotate_left(32) } else { gen1 }
 }
 
 /// Writes fragments into the WQE at a position.

@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, Status};
+use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Memory, Pair, Pairs};
 use crate::queue::{
@@ -24,10 +24,7 @@ fn post(pairs: &Pairs, ids: core::ops::Range<u64>) {
     for wr_id in ids {
         let request = SendRequest {
             wr_id,
-            opcode: Opcode::RdmaRead,
-            signaled: false,
-            fence: false,
-            remote_key: 0,
+            header: SendHeader::default().with_opcode(Opcode::RdmaRead as u8),
             remote: 0,
         };
         let mut batch = queues.send.batch::<Gen3>();

@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, Status};
+use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Memory, Pair, Pairs};
 use crate::queue::{
@@ -26,7 +26,11 @@ fn all<G: Generation>(cq: &mut CompletionQueue, pairs: &Pairs) -> Vec<Completion
 }
 
 fn request(wr_id: u64, opcode: Opcode, signaled: bool) -> SendRequest {
-    SendRequest { wr_id, opcode, signaled, fence: false, remote_key: 0, remote: 0 }
+    SendRequest {
+        wr_id,
+        header: SendHeader::default().with_opcode(opcode as u8).with_signaled(signaled),
+        remote: 0,
+    }
 }
 
 /// A QP with reads, writes and sends outstanding that need padding between them.

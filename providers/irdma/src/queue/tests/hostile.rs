@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use crate::format::{Opcode, ReceiveOpcodes, Status};
+use crate::format::{Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Pair, Pairs, Taken};
 use crate::queue::{CompletionQueue, SendRequest, Service};
@@ -18,10 +18,7 @@ fn busy<G: Generation>(context: u64, service: Service, opcodes: ReceiveOpcodes, 
     for wr_id in 0..work {
         let request = SendRequest {
             wr_id,
-            opcode: Opcode::Send,
-            signaled: true,
-            fence: false,
-            remote_key: 0,
+            header: SendHeader::default().with_opcode(Opcode::Send as u8).with_signaled(true),
             remote: 0,
         };
         batch.fragments(&request, &[], None).unwrap();
@@ -188,10 +185,7 @@ fn a_quantum_inside_of_a_wqe_is_no_wqe() {
         let (mut device, mut cq) = CompletionDevice::new(8, 32);
         let request = |wr_id| SendRequest {
             wr_id,
-            opcode: Opcode::Send,
-            signaled: true,
-            fence: false,
-            remote_key: 0,
+            header: SendHeader::default().with_opcode(Opcode::Send as u8).with_signaled(true),
             remote: 0,
         };
         let send = &pairs.0[0].queues.send;
@@ -218,10 +212,7 @@ fn padding_has_no_completion() {
     let pair = Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE);
     let request = SendRequest {
         wr_id: 1,
-        opcode: Opcode::Send,
-        signaled: true,
-        fence: false,
-        remote_key: 0,
+        header: SendHeader::default().with_opcode(Opcode::Send as u8).with_signaled(true),
         remote: 0,
     };
     let sge = crate::queue::Sge { address: 0, length: 1, key: 0 };

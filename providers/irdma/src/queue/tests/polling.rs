@@ -1,6 +1,6 @@
 //! CQEs become completions.
 
-use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, Status};
+use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Pair, Pairs, Taken};
 use crate::queue::{
@@ -18,7 +18,11 @@ const NUMBER: u64 = 0x42 << 32;
 const OWN_NUMBER: u32 = 0x1234;
 
 fn send_request(wr_id: u64, opcode: Opcode, signaled: bool) -> SendRequest {
-    SendRequest { wr_id, opcode, signaled, fence: false, remote_key: 0, remote: 0 }
+    SendRequest {
+        wr_id,
+        header: SendHeader::default().with_opcode(opcode as u8).with_signaled(signaled),
+        remote: 0,
+    }
 }
 
 /// A QP with one send of 100 bytes and one receive outstanding.

@@ -3,10 +3,10 @@
 use std::vec;
 use std::vec::Vec;
 
-use crate::format::{Opcode, ReceiveOpcodes};
+use crate::format::{Opcode, ReceiveOpcodes, SendHeader};
 use crate::generation::{Gen2, Gen3, Generation, WithPush};
 use crate::mock::{Bell, CompletionDevice, Memory, Pair, Pairs, SendDevice};
-use crate::queue::{HeldBatch, PreparedRequest, SendQueue, SendQueueParts, SendRequest, Service, Sge};
+use crate::queue::{Held, HeldBatch, SendQueue, SendQueueParts, SendRequest, Service, Sge};
 use crate::ring::PushPage;
 
 /// What the page holds where nothing was pushed.
@@ -63,10 +63,10 @@ fn doorbell(index: u32) -> Option<u32> {
 fn request(wr_id: u64) -> SendRequest {
     SendRequest {
         wr_id,
-        opcode: Opcode::RdmaWrite,
-        signaled: true,
-        fence: false,
-        remote_key: 7,
+        header: SendHeader::default()
+            .with_opcode(Opcode::RdmaWrite as u8)
+            .with_signaled(true)
+            .with_remote_key(7),
         remote: 0x4000 + wr_id,
     }
 }
@@ -227,9 +227,15 @@ fn work_requests_of_before_the_page_are_not_pushed() {
     assert_eq!(in_ring(&device, 0, 1)[3] & PUSH, 0);
     // One half of a batch comes before, the other after.
     let mut held = queue.hold();
-    let prepared = PreparedRequest::new(&request(1)).expect("no NOP");
-    let add = |held: &mut _| {
-        queue.add_smoothly::<WithPush<Gen2>>(held, &prepared, &Sge { address: 0, length: 8, key: 1 })
+    let add = |held: &mut Held| {
+        let mut batch: HeldBatch<'_, WithPush<Gen2>> = queue.resume(held);
+        let single = batch.start_single(&Sge { address: 0, length: 8, key: 1 });
+        let placed = single.map(|single| {
+            batch.set_remote(&single, 0);
+            batch.finish_single(single, 1, request(1).header);
+        });
+        *held = batch.pause();
+        placed.is_some()
     };
     assert!(add(&mut held));
     assert!(page.give_to(&queue));

@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use crate::format::{Opcode, ReceiveOpcodes};
+use crate::format::{Opcode, ReceiveOpcodes, SendHeader};
 use crate::generation::Gen2;
 use crate::mock::{CompletionDevice, Pair, Pairs};
 use crate::queue::{CompletionQueue, SendRequest, Service};
@@ -18,10 +18,7 @@ fn busy(work: u64) -> Pairs {
     for wr_id in 0..work {
         let request = SendRequest {
             wr_id,
-            opcode: Opcode::Send,
-            signaled: true,
-            fence: false,
-            remote_key: 0,
+            header: SendHeader::default().with_opcode(Opcode::Send as u8).with_signaled(true),
             remote: 0,
         };
         batch.fragments(&request, &[], None).unwrap();
