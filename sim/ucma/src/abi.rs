@@ -1,6 +1,7 @@
 //! Commands and answers of the connection manager (rdma_user_cm.h), field by field as the kernel names them.
 #![allow(missing_docs, reason = "the kernel's names; their meaning is where they are filled and read")]
 
+pub use irdma_uverbs::{AhAttr, EventsReported};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// `RDMA_USER_CM_ABI_VERSION`.
@@ -30,7 +31,6 @@ layouts! {
     struct CreateId(24) { uid: u64, response: u64, ps: u16, qp_type: u8, reserved: [u8; 5], }
     struct NewId(4) { id: u32, }
     struct DestroyId(16) { response: u64, id: u32, reserved: u32, }
-    struct EventsReported(4) { events_reported: u32, }
     struct BindIp(40) { response: u64, addr: InetAddress, id: u32, }
     struct Bind(136) { id: u32, addr_size: u16, reserved: u16, addr: AnyAddress, }
     struct ResolveIp(64) { src_addr: InetAddress, dst_addr: InetAddress, id: u32, timeout_ms: u32, }
@@ -105,22 +105,6 @@ layouts! {
         retry_count: u8,
         rnr_retry_count: u8,
         valid: u8,
-    }
-    /// `struct ib_uverbs_ah_attr`.
-    struct AhAttr(32) {
-        dgid: [u8; 16],
-        flow_label: u32,
-        sgid_index: u8,
-        hop_limit: u8,
-        traffic_class: u8,
-        grh_reserved: u8,
-        dlid: u16,
-        sl: u8,
-        src_path_bits: u8,
-        static_rate: u8,
-        is_global: u8,
-        port_num: u8,
-        reserved: u8,
     }
     struct UdParam(304) {
         qp_num: u32,

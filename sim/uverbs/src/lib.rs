@@ -30,8 +30,10 @@ mod request;
 mod tests;
 mod transition;
 
+pub use abi::core::{AhAttr, EventsReported};
 pub use connection::ConnectionEnd;
 pub use device::{Device, Granted};
 pub use errno::Errno;
 pub use file::Token;
 pub use profile::{KernelVersion, Profile, Transport};
+pub use transition::mask;

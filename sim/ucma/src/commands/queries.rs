@@ -1,6 +1,6 @@
 //! What programs ask of an identifier.
 
-use irdma_uverbs::{Transport, identity};
+use irdma_uverbs::{Transport, identity, mask};
 use zerocopy::FromZeros;
 
 use crate::abi::{
@@ -22,26 +22,6 @@ mod option {
 /// Answers without the index of the device, as the oldest programs know them.
 const LEAST_ROUTE: usize = size_of::<QueryRouteResp>() - 8;
 const LEAST_ADDRESS: usize = size_of::<QueryAddrResp>() - 8;
-
-/// `IB_QP_*`.
-mod mask {
-    pub const STATE: u32 = 1;
-    pub const ACCESS_FLAGS: u32 = 1 << 3;
-    pub const PKEY_INDEX: u32 = 1 << 4;
-    pub const PORT: u32 = 1 << 5;
-    pub const QKEY: u32 = 1 << 6;
-    pub const AV: u32 = 1 << 7;
-    pub const PATH_MTU: u32 = 1 << 8;
-    pub const TIMEOUT: u32 = 1 << 9;
-    pub const RETRY_CNT: u32 = 1 << 10;
-    pub const RNR_RETRY: u32 = 1 << 11;
-    pub const RQ_PSN: u32 = 1 << 12;
-    pub const MAX_QP_RD_ATOMIC: u32 = 1 << 13;
-    pub const MIN_RNR_TIMER: u32 = 1 << 15;
-    pub const SQ_PSN: u32 = 1 << 16;
-    pub const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
-    pub const DEST_QPN: u32 = 1 << 20;
-}
 
 /// `IB_ACCESS_REMOTE_*`.
 mod access {
