@@ -190,9 +190,12 @@ unsafe extern "C" fn set_inline_data_list<G: Generation>(
 ) {
     let mut bytes = [0u8; INLINE_ROOM];
     let mut length = 0;
-    // SAFETY: of ours; the list has that many pieces, each of which is readable.
+    // SAFETY: of ours; the list has that many pieces, unless it is NULL, each of which is readable.
     unsafe {
         let pair = pair_of(qp);
+        if list.is_null() && count > 0 {
+            return pair.builder.misused();
+        }
         for index in 0..count {
             let piece = &*list.add(index);
             if piece.length > INLINE_ROOM - length {

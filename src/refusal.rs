@@ -194,19 +194,21 @@ unsafe fn why_send(qp: &QueuePair, work: &ibv_send_wr) -> Reason {
 /// What is wrong with inline data.
 ///
 /// # Safety
-/// The list has `count` elements, unless it is NULL.
+/// The list has `count` elements, unless it is NULL or that is more than the queue pair allows.
 unsafe fn why_inline(qp: &QueuePair, list: *const ibv_sge, count: c_int) -> Reason {
+    let most = qp.created.max_send_sge;
     // SAFETY: as the caller promises.
     unsafe {
+        if !may_have(count, most) {
+            return why_list(list, count, most);
+        }
         match total(list, count) {
             Some(length) if length > qp.created.max_inline_data.into() => {
                 let text = text!("%lld inline bytes, limit %llu");
                 Reason::new(text, length, qp.created.max_inline_data)
             }
-            Some(_) if count as u32 <= qp.created.max_send_sge => {
-                Reason::new(text!("the device has no room for inline data with an immediate"), 0, 0u8)
-            }
-            _ => why_list(list, count, qp.created.max_send_sge),
+            Some(_) => Reason::new(text!("the device has no room for inline data with an immediate"), 0, 0u8),
+            None => why_list(list, count, most),
         }
     }
 }
@@ -224,15 +226,22 @@ unsafe fn why_bind(work: &ibv_send_wr) -> Reason {
     Reason::new(text!("a window of type 2 on a region with IBV_ACCESS_ZERO_BASED"), 0, 0u8)
 }
 
+/// Whether a list of `count` elements is one of at most `most`. One that is not has been refused
+/// unread, and is not read to find out why: nothing says that it is there.
+fn may_have(count: c_int, most: u32) -> bool {
+    u32::try_from(count).is_ok_and(|count| count <= most)
+}
+
 /// What is wrong with a list that may have `most` elements.
 ///
 /// # Safety
-/// The list has `count` elements, unless it is NULL.
+/// The list has `count` elements, unless it is NULL or that is more than `most`.
 unsafe fn why_list(list: *const ibv_sge, count: c_int, most: u32) -> Reason {
+    if !may_have(count, most) {
+        return Reason::new(text!("num_sge %lld, limit %llu"), count, most);
+    }
     // SAFETY: as the caller promises.
-    let total = unsafe { total(list, count) };
-    match total {
-        _ if count < 0 || count as u32 > most => Reason::new(text!("num_sge %lld, limit %llu"), count, most),
+    match unsafe { total(list, count) } {
         None => Reason::new(text!("sg_list is NULL with num_sge %lld"), count, 0u8),
         Some(bytes) if bytes > u32::MAX.into() => {
             Reason::new(text!("a message of %lld bytes, limit %llu"), bytes, u32::MAX)

@@ -191,6 +191,28 @@ fn inline_pieces_may_be_more_than_a_list_has_elements() {
     assert_eq!(pair.mr.buffer().read(4096, count), expected);
 }
 
+fn lists_that_are_not_there_fail_the_batch() {
+    let pair = Loop::new(roomy(), connected());
+    for count in [1, 2, usize::MAX] {
+        for inline in [false, true] {
+            pair.qp.start();
+            pair.qp.begin(&pair.write(1));
+            // SAFETY: without a list there is nothing that must be valid.
+            unsafe {
+                if inline {
+                    ibv_wr_set_inline_data_list(pair.qp.raw_ex(), count, std::ptr::null());
+                } else {
+                    ibv_wr_set_sge_list(pair.qp.raw_ex(), count, std::ptr::null());
+                }
+            }
+            assert_eq!(pair.qp.complete(), libc::EINVAL, "{count} elements, inline: {inline}");
+        }
+    }
+    pair.qp.send_cq().expect_empty();
+    assert_eq!(pair.qp.try_build(&[pair.write(2)], Manner::default()), 0);
+    assert_eq!(pair.qp.send_cq().wait_one().wr_id, 2);
+}
+
 fn atomics_are_built_where_the_device_has_them() {
     let pd = Pd::new(&Context::open());
     let cq = Cq::new(pd.context(), 64);
@@ -302,6 +324,7 @@ pub const TESTS: &[Test] = &[
     test!(what_a_queue_pair_lacks_is_refused_when_it_is_created).fails_on_c(NO_BUILDERS),
     test!(a_plain_queue_pair_has_no_builders).may_fail_on_c("has no ibv_create_qp_ex"),
     test!(inline_pieces_may_be_more_than_a_list_has_elements).fails_on_c(NO_BUILDERS),
+    test!(lists_that_are_not_there_fail_the_batch).fails_on_c(NO_BUILDERS),
     test!(a_window_has_its_new_key_when_the_batch_is_complete).may_fail_on_c(NO_BUILDERS),
     test!(atomics_are_built_where_the_device_has_them).may_fail_on_c(NO_BUILDERS),
 ];

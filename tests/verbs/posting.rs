@@ -6,7 +6,7 @@ use irdma_tests::qp::{Connection, QpOptions};
 use irdma_tests::runner::{Test, skip};
 use irdma_tests::sys::*;
 use irdma_tests::test;
-use irdma_tests::work::{ReceiveWork, Refused, SendWork};
+use irdma_tests::work::{ReceiveWork, Refused, SendWork, unmapped_list};
 
 /// A list of good, bad, good: the first is posted and served, the second named, the third untouched.
 #[track_caller]
@@ -70,6 +70,28 @@ fn a_negative_number_of_elements_is_refused() {
     // SAFETY: as above.
     let errno = unsafe { ibv_post_recv(pair.left.qp.raw(), &mut receive.raw, &mut bad) };
     assert_eq!((errno, bad), (libc::EINVAL, &raw mut receive.raw));
+    pair.check_alive();
+}
+
+fn a_list_that_is_too_long_is_not_read() {
+    let options = QpOptions { max_send_sge: 3, max_recv_sge: 3, ..QpOptions::default() };
+    let pair = Pair::with(options, Connection::default());
+    for count in [4, 15, 16, i32::MAX] {
+        let works = gathering(&pair).into_iter().chain(gathering(&pair).into_iter().map(SendWork::inline));
+        for mut work in works {
+            (work.raw.sg_list, work.raw.num_sge) = (unmapped_list(), count);
+            let mut bad = std::ptr::null_mut();
+            // SAFETY: the request is valid but for its count, which must be found out without the list.
+            let errno = unsafe { ibv_post_send(pair.left.qp.raw(), &mut work.raw, &mut bad) };
+            assert_eq!((errno, bad), (libc::EINVAL, &raw mut work.raw), "{count} elements");
+        }
+        let mut receive = ReceiveWork::new(1);
+        (receive.raw.sg_list, receive.raw.num_sge) = (unmapped_list(), count);
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: as above.
+        let errno = unsafe { ibv_post_recv(pair.left.qp.raw(), &mut receive.raw, &mut bad) };
+        assert_eq!((errno, bad), (libc::EINVAL, &raw mut receive.raw), "{count} elements");
+    }
     pair.check_alive();
 }
 
@@ -346,6 +368,7 @@ pub const TESTS: &[Test] = &[
     test!(more_elements_than_the_queue_pair_has_are_refused),
     test!(inline_elements_are_counted_as_well),
     test!(a_negative_number_of_elements_is_refused),
+    test!(a_list_that_is_too_long_is_not_read),
     test!(more_inline_bytes_than_the_queue_pair_has_are_refused),
     test!(inline_lengths_that_wrap_around_are_refused).fails_on_c("the sum is taken in 32 bits"),
     test!(an_element_of_two_gigabytes_is_refused).fails_on_c("the length is cut to 31 bits"),
