@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::report;
 use crate::system;
 
 /// A place in a BAR.
@@ -105,7 +106,15 @@ pub fn forget(token: u64) {
 
 /// Looks `address` up in the map, among files of device `bar_device`, and remembers it.
 pub fn look_up(address: u64, bar_device: u64) -> Option<Place> {
-    let descriptor = system::open(c"/proc/self/maps").ok()?;
+    let descriptor = match system::open(c"/proc/self/maps") {
+        Ok(descriptor) => descriptor,
+        Err(errno) => {
+            report::line(format_args!(
+                "cannot tell whether {address:#x} is a doorbell, for /proc/self/maps does not open (errno {errno})"
+            ));
+            return None;
+        }
+    };
     let mut parser = Parser::default();
     let mut buffer = [0; 1024];
     let mut found = None;
