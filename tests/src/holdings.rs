@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use crate::channel::PATIENCE;
 use crate::control::object_counts;
 use crate::process::{device_mappings, open_descriptors};
 
@@ -37,7 +38,7 @@ impl Holdings {
     #[track_caller]
     pub fn check(&self, when: &str) {
         // The device learns of a close from the kernel, a moment later.
-        let end = Instant::now() + Duration::from_secs(1);
+        let end = Instant::now() + PATIENCE;
         loop {
             let now = Holdings::now();
             if now == *self {
