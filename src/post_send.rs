@@ -57,9 +57,11 @@ unsafe fn post_after_waiting<G: Generation>(
     refused: *mut *mut ibv_send_wr,
 ) -> c_int {
     qp.send_lock.lock().keep();
-    let start = qp.queues.send.batch::<G>().start();
-    // SAFETY: as the caller promises.
-    unsafe { post_list::<G>(qp, request, refused, start) }
+    // SAFETY: as the caller promises, under the lock.
+    unsafe {
+        let start = qp.queues.send.batch::<G>().start();
+        post_list::<G>(qp, request, refused, start)
+    }
 }
 
 /// Posts a list that begins with a work request which is not of the simplest kind.
@@ -75,12 +77,69 @@ unsafe fn post_other<G: Generation>(
 ) -> c_int {
     // SAFETY: as the caller promises; there is one.
     unsafe {
-        let work = &*request;
-        if let Err(refusal) = place::<G>(qp, work) {
+        if is_inline(&*request) {
+            post_inline::<G>(qp, request, refused, start)
+        } else {
+            post_fragments::<G>(qp, request, refused, start)
+        }
+    }
+}
+
+/// Posts a list that begins with a work request whose data is elsewhere, if it has any.
+///
+/// # Safety
+/// As for `post_send`, under the send lock, which this releases.
+#[inline(never)]
+unsafe fn post_fragments<G: Generation>(
+    qp: &QueuePair,
+    request: *mut ibv_send_wr,
+    refused: *mut *mut ibv_send_wr,
+    start: u32,
+) -> c_int {
+    // SAFETY: as the caller promises; there is one.
+    unsafe {
+        let outcome = place_fragments::<G>(qp, &*request);
+        go_on::<G>(qp, request, refused, start, outcome)
+    }
+}
+
+/// Posts a list that begins with a work request whose data is [in it](is_inline).
+///
+/// # Safety
+/// As for `post_send`, under the send lock, which this releases.
+#[inline(never)]
+unsafe fn post_inline<G: Generation>(
+    qp: &QueuePair,
+    request: *mut ibv_send_wr,
+    refused: *mut *mut ibv_send_wr,
+    start: u32,
+) -> c_int {
+    // SAFETY: as the caller promises; there is one.
+    unsafe {
+        let outcome = place_inline::<G>(qp, &*request);
+        go_on::<G>(qp, request, refused, start, outcome)
+    }
+}
+
+/// Goes on with a list of which the first one was placed or refused.
+///
+/// # Safety
+/// As for `post_send`, under the send lock, which this releases.
+#[inline(always)]
+unsafe fn go_on<G: Generation>(
+    qp: &QueuePair,
+    request: *mut ibv_send_wr,
+    refused: *mut *mut ibv_send_wr,
+    start: u32,
+    outcome: Result<(), Refusal>,
+) -> c_int {
+    // SAFETY: as the caller promises; there is one.
+    unsafe {
+        if let Err(refusal) = outcome {
             return refuse::<G>(qp, request, refused, start, refusal);
         }
-        if !work.next.is_null() {
-            return post_list::<G>(qp, work.next, refused, start);
+        if !(*request).next.is_null() {
+            return post_list::<G>(qp, (*request).next, refused, start);
         }
         announce(qp, qp.queues.send.batch_from::<G>(start))
     }
@@ -123,9 +182,9 @@ unsafe fn post_list<G: Generation>(
 /// As for `post_send`, under the send lock; the first one [`is_simple`].
 #[inline(always)]
 unsafe fn place_alike<G: Generation>(qp: &QueuePair, mut request: *mut ibv_send_wr) -> *mut ibv_send_wr {
-    let mut batch = qp.queues.send.batch::<G>();
     // SAFETY: as the caller promises.
     unsafe {
+        let mut batch = qp.queues.send.batch::<G>();
         let kind = kind_of(request);
         let (destination, header) = (Destination::of(qp, request), header_of(qp, request));
         while place_simply(&mut batch, request, || destination, || header) {
@@ -303,6 +362,13 @@ unsafe fn place_simply<G: Generation>(
     true
 }
 
+/// Whether the data of a work request is to be taken into it. What is read cannot be: there the
+/// flag has no meaning.
+#[inline(always)]
+fn is_inline(work: &ibv_send_wr) -> bool {
+    has(work, IBV_SEND_INLINE) && work.opcode != IBV_WR_RDMA_READ
+}
+
 /// Places any work request.
 ///
 /// # Safety
@@ -310,64 +376,86 @@ unsafe fn place_simply<G: Generation>(
 #[inline(never)]
 unsafe fn place_out_of_line<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
     // SAFETY: as the caller promises.
-    unsafe { place::<G>(qp, work) }
+    unsafe { if is_inline(work) { place_inline::<G>(qp, work) } else { place_fragments::<G>(qp, work) } }
 }
 
-/// Places any work request.
+/// Places a work request that is not [inline](is_inline).
 ///
 /// # Safety
 /// What the request points to is valid for its opcode, and the send lock is held.
 #[inline(always)]
-unsafe fn place<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
-    // What it places is announced by the caller.
-    let batch = &mut qp.queues.send.batch::<G>();
-    if work.opcode > 31 || qp.postable >> work.opcode & 1 == 0 {
+unsafe fn place_fragments<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let Some(message) = message_of(qp, work)? else { return place_without_data::<G>(qp, work) };
+        let list = list_of(work.sg_list, work.num_sge)?;
+        // What it places is announced by the caller.
+        qp.queues.send.batch::<G>().fragments(&message.request, list, message.immediate)
+    }
+}
+
+/// Places a work request that is [inline](is_inline).
+///
+/// # Safety
+/// What the request points to is valid for its opcode, and the send lock is held.
+#[inline(always)]
+unsafe fn place_inline<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let Some(message) = message_of(qp, work)? else { return place_without_data::<G>(qp, work) };
+        let list = list_of(work.sg_list, work.num_sge)?;
+        // As above.
+        qp.queues.send.batch::<G>().inline(&message.request, list, message.immediate)
+    }
+}
+
+/// A work request that moves a message, without its data.
+struct Message {
+    request: SendRequest,
+    immediate: Option<u32>,
+}
+
+/// The message of a work request; `None` if it is not about moving one.
+///
+/// # Safety
+/// What the request points to is valid for its opcode.
+#[inline(always)]
+unsafe fn message_of(qp: &QueuePair, work: &ibv_send_wr) -> Result<Option<Message>, Refusal> {
+    let opcode = work.opcode;
+    if opcode > 31 || qp.postable >> opcode & 1 == 0 {
         return Err(Refusal::Invalid);
     }
-    let header = send_header::of(work.opcode, work.send_flags | qp.always);
-    let mut request = SendRequest { wr_id: work.wr_id, header, remote: 0 };
     // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
     unsafe {
-        let key = match work.opcode {
-            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM => {
-                let is_datagram = qp.queues.service() == Service::Datagram;
-                let (key, remote) = if is_datagram { receiver(&work.wr.ud)? } else { (0, 0) };
-                request.remote = remote;
-                key
+        let (key, remote) = match opcode {
+            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM if qp.queues.service() == Service::Datagram => {
+                receiver(&work.wr.ud)?
             }
-            IBV_WR_SEND_WITH_INV => work.__bindgen_anon_1.invalidate_rkey,
+            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM => (0, 0),
+            IBV_WR_SEND_WITH_INV => (work.__bindgen_anon_1.invalidate_rkey, 0),
             IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_RDMA_READ => {
-                request.remote = work.wr.rdma.remote_addr;
-                work.wr.rdma.rkey
+                (work.wr.rdma.rkey, work.wr.rdma.remote_addr)
             }
-            _ => return place_without_data(qp, batch, request, work),
+            _ => return Ok(None),
         };
-        request.header = send_header::with_key(header, key);
-        let list = list_of(work.sg_list, work.num_sge)?;
-        let immediate = matches!(work.opcode, IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM)
+        let header = send_header::with_key(header_of(qp, work), key);
+        let immediate = matches!(opcode, IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM)
             .then(|| u32::from_be(work.__bindgen_anon_1.imm_data));
-        // What is read cannot be in the WQE: there the flag has no meaning.
-        if has(work, IBV_SEND_INLINE) && work.opcode != IBV_WR_RDMA_READ {
-            batch.inline(&request, list, immediate)
-        } else {
-            batch.fragments(&request, list, immediate)
-        }
+        Ok(Some(Message { request: SendRequest { wr_id: work.wr_id, header, remote }, immediate }))
     }
 }
 
 /// Places a work request that is not about moving messages.
 ///
 /// # Safety
-/// What the request points to is valid for its opcode.
+/// What the request points to is valid for its opcode, and the send lock is held.
 #[inline(never)]
-unsafe fn place_without_data<G: Generation>(
-    qp: &QueuePair,
-    batch: &mut SendBatch<'_, G>,
-    mut request: SendRequest,
-    work: &ibv_send_wr,
-) -> Result<(), Refusal> {
+unsafe fn place_without_data<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
     // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
     unsafe {
+        // What it places is announced by the caller.
+        let batch = &mut qp.queues.send.batch::<G>();
+        let mut request = SendRequest { wr_id: work.wr_id, header: header_of(qp, work), remote: 0 };
         match work.opcode {
             IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD => {
                 request.remote = work.wr.atomic.remote_addr;

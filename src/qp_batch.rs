@@ -130,7 +130,7 @@ impl Builder {
 
     /// Goes on after an attempt to place something: what is still missing, or that it failed.
     #[inline(always)]
-    fn note(&self, batch: &mut Batch, missing: u8, outcome: Result<(), Refusal>) {
+    pub fn note(&self, batch: &mut Batch, missing: u8, outcome: Result<(), Refusal>) {
         match outcome {
             Ok(()) => self.stage.store(missing, Relaxed),
             Err(refusal) => {
@@ -254,14 +254,18 @@ pub unsafe fn add(
 /// Places the work request added last, of which `missing` is still to come.
 ///
 /// `action` gets the batch, the request, and whether one more window can be noted.
+///
+/// # Safety
+/// The caller holds the send lock.
 #[inline(always)]
-pub fn place<G: Generation>(
+pub unsafe fn place<G: Generation>(
     pair: &QueuePair,
     batch: &mut Batch,
     missing: u8,
     action: impl FnOnce(&mut HeldBatch<'_, G>, &SendRequest, bool) -> Result<(), Refusal>,
 ) {
-    let mut held = pair.queues.send.resume::<G>(&batch.held);
+    // SAFETY: as the caller promises.
+    let mut held = unsafe { pair.queues.send.resume::<G>(&batch.held) };
     let outcome = action(&mut held, &batch.request, batch.bound_count < batch.bound.len());
     batch.held = held.pause();
     pair.builder.note(batch, missing, outcome);

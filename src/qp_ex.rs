@@ -77,7 +77,8 @@ unsafe extern "C" fn fetch_add(qp: *mut ibv_qp_ex, key: u32, address: u64, opera
 unsafe extern "C" fn local_inv<G: Generation>(qp: *mut ibv_qp_ex, key: u32) {
     // SAFETY: of ours.
     if let Some((pair, batch)) = unsafe { add(qp, NEEDS_DATA, IBV_WR_LOCAL_INV, 0, 0) } {
-        place::<G>(pair, batch, 0, |held, request, _| held.invalidate(request, key));
+        // SAFETY: with a batch the lock is held.
+        unsafe { place::<G>(pair, batch, 0, |held, request, _| held.invalidate(request, key)) };
     }
 }
 
@@ -166,11 +167,14 @@ unsafe fn set_list<G: Generation>(pair: &QueuePair, list: &[Sge]) {
     let batch = unsafe { pair.builder.batch() };
     let special =
         (stage & SPECIAL != 0).then(|| core::mem::replace(&mut batch.special, Special::Immediate(0)));
-    place::<G>(pair, batch, stage & NEEDS_DESTINATION, |held, request, _| match special {
-        None => held.fragments(request, list, None),
-        Some(Special::Immediate(immediate)) => held.fragments(request, list, Some(immediate)),
-        Some(Special::Atomic(atomic)) => held.atomic(request, list, atomic),
-    });
+    // SAFETY: with a batch the lock is held.
+    unsafe {
+        place::<G>(pair, batch, stage & NEEDS_DESTINATION, |held, request, _| match special {
+            None => held.fragments(request, list, None),
+            Some(Special::Immediate(immediate)) => held.fragments(request, list, Some(immediate)),
+            Some(Special::Atomic(atomic)) => held.atomic(request, list, atomic),
+        });
+    }
 }
 
 unsafe extern "C" fn set_inline_data<G: Generation>(qp: *mut ibv_qp_ex, data: *mut c_void, length: usize) {
@@ -228,16 +232,21 @@ unsafe fn set_inline<G: Generation>(pair: &QueuePair, data: Sge) {
         Special::Immediate(immediate) if stage & SPECIAL != 0 => Some(immediate),
         _ => None,
     };
-    place::<G>(pair, batch, stage & NEEDS_DESTINATION, |held, request, _| {
-        // What comes from afar cannot be in the work request.
-        let opcode = request.header.opcode();
-        if [Opcode::RdmaRead, Opcode::CompareSwap, Opcode::FetchAdd].iter().any(|&none| opcode == none as u8)
-        {
-            return Err(Refusal::Invalid);
-        }
-        // SAFETY: as the caller promises.
-        unsafe { held.inline_pieces(request, &[data], immediate) }
-    });
+    // What comes from afar cannot be in the work request.
+    let opcode = batch.request.header.opcode();
+    let from_afar =
+        [Opcode::RdmaRead, Opcode::CompareSwap, Opcode::FetchAdd].iter().any(|&none| opcode == none as u8);
+    // SAFETY: with a batch the lock is held; the data is as the caller promises.
+    unsafe {
+        let mut held = pair.queues.send.resume::<G>(&batch.held);
+        let outcome = if from_afar {
+            Err(Refusal::Invalid)
+        } else {
+            held.inline_pieces(&batch.request, &[data], immediate)
+        };
+        batch.held = held.pause();
+        pair.builder.note(batch, stage & NEEDS_DESTINATION, outcome);
+    }
 }
 
 unsafe extern "C" fn set_ud_addr<G: Generation>(

@@ -52,8 +52,9 @@ impl InlineLayout {
     /// Quanta of a WQE with `bytes` of inline data, at most `max_bytes`.
     #[inline(always)]
     pub const fn quanta(&self, bytes: usize) -> u32 {
-        // The divisor is a constant wherever this is inlined.
-        1 + (bytes.saturating_sub(self.first_bytes) as u32).div_ceil(self.more_bytes as u32)
+        // Rounds up behind the first quantum, which holds less than the others. The divisor is a
+        // constant wherever this is inlined.
+        1 + (bytes as u32 + (self.more_bytes - 1 - self.first_bytes) as u32) / self.more_bytes as u32
     }
 }
 

@@ -98,19 +98,6 @@ impl QuantumRing {
         u64::from(position & self.lap == 0) << 63
     }
 
-    /// Copies bytes into the quantum at a position, from its byte `start` on.
-    ///
-    /// # Safety
-    /// `from` is readable for `count` bytes, and `start + count` is at most 32.
-    #[inline(always)]
-    pub(crate) unsafe fn copy_in(&self, position: u32, start: usize, from: *const u8, count: usize) {
-        debug_assert!(start + count <= size_of::<Quantum>());
-        let quantum = core::ptr::from_ref(self.at(position)).cast::<u8>().cast_mut();
-        // SAFETY: inside the quantum, as the caller promises, of which nobody else has more than
-        // shared references to atomic words.
-        unsafe { quantum.add(start).copy_from(from, count) };
-    }
-
     /// Fills `quanta` quanta from a position on with a byte. The position is a
     /// multiple of `quanta`, and `quanta` divides the ring.
     #[inline]
@@ -121,6 +108,20 @@ impl QuantumRing {
         // device alone, as nothing outstanding lies in what is cleared ahead.
         unsafe { fill(self.base.add(index), count, byte) }
     }
+}
+
+/// Copies bytes into a quantum of a ring, from its byte `start` on.
+///
+/// # Safety
+/// `from` is readable for `count` bytes, `start + count` is at most 32, and no other thread uses
+/// those bytes.
+#[inline(always)]
+pub(crate) unsafe fn copy_in(quantum: &Quantum, start: usize, from: *const u8, count: usize) {
+    debug_assert!(start + count <= size_of::<Quantum>());
+    let quantum = core::ptr::from_ref(quantum).cast::<u8>().cast_mut();
+    // SAFETY: inside the quantum, as the caller promises, of which nobody else has more than
+    // shared references to atomic words.
+    unsafe { quantum.add(start).copy_from(from, count) };
 }
 
 /// A [`QuantumRing`] by offsets in bytes.

@@ -26,7 +26,8 @@ pub struct Held {
 }
 
 impl SendQueue {
-    /// Starts a held batch. Only one batch at a time.
+    /// Starts a held batch. Any other that is started before it is finished or abandoned
+    /// overwrites it.
     #[inline(always)]
     pub fn hold(&self) -> Held {
         let head = self.head.load(Ordering::Relaxed);
@@ -34,8 +35,11 @@ impl SendQueue {
     }
 
     /// Goes on with a batch of this queue.
+    ///
+    /// # Safety
+    /// As for [`batch`](Self::batch).
     #[inline(always)]
-    pub fn resume<G: Generation>(&self, held: &Held) -> HeldBatch<'_, G> {
+    pub unsafe fn resume<G: Generation>(&self, held: &Held) -> HeldBatch<'_, G> {
         let Held { start, head, last, first } = *held;
         SendBatch { queue: self, start, head, last, first, generation: PhantomData }
     }
@@ -82,18 +86,15 @@ impl<G: Generation> HeldBatch<'_, G> {
     #[cold]
     #[inline(never)]
     pub fn abandon(self) {
+        let queue = self.queue;
+        queue.unwrite(self.start, self.head.wrapping_sub(self.start));
         let mut position = self.start;
         while position != self.head {
-            let queue = self.queue;
-            // Whatever comes next need not have the same boundaries: no word that the device
-            // may take for a header is left valid, and no cell that the poller may take for
-            // that of a work request.
-            let invalid = if queue.ring.valid(position) != 0 { 0x00 } else { 0xFF };
-            queue.ring.fill(position, 1, invalid);
+            // No cell is left that the poller may take for that of a work request.
             queue.tracking.at(position).set_none(position);
             position = position.wrapping_add(1);
         }
         // What is known of the run may be of a later lap.
-        self.queue.run.stop(self.start);
+        queue.run.stop(self.start);
     }
 }

@@ -4,57 +4,52 @@ use core::mem::MaybeUninit;
 
 use super::work::Sge;
 use crate::generation::Generation;
-use crate::ring::QuantumRing;
+use crate::registers;
+use crate::ring::{Quantum, copy_in};
 
 /// Longest inline data of any generation, in bytes.
 pub(super) const MAX_BYTES: usize = 225;
 
-/// Writes `length` bytes into the WQE at a position, zeros behind them. The last byte of each
-/// further quantum carries the valid bit where the generation wants it.
+/// Writes `length` bytes into the quanta of a WQE, zeros behind them. The last byte of each
+/// further quantum carries the valid bit where the generation wants it. What there is no quantum
+/// for is not written; there are no more than it takes
+/// ([`InlineLayout::quanta`](crate::generation::InlineLayout::quanta)).
 ///
 /// # Safety
 /// `from` is readable for `length` bytes.
 #[inline(always)]
-pub(super) unsafe fn write<G: Generation>(
-    ring: &QuantumRing,
-    position: u32,
-    valid: u64,
-    from: *const u8,
-    length: usize,
-) {
+pub(super) unsafe fn write<G: Generation>(quanta: &[Quantum], valid: u64, from: *const u8, length: usize) {
     let layout = G::INLINE;
-    let (mut from, mut left, mut position) = (from, length, position);
+    let Some((first, further)) = quanta.split_first() else { return };
+    let start = 8 * layout.first_word;
     // SAFETY: every piece is one of the bytes that are left; those of the first quantum end with
     // its second word, those of the others with it.
     unsafe {
-        let start = 8 * layout.first_word;
-        let first = left.min(layout.first_bytes);
-        if first < layout.first_bytes {
-            ring.at(position)[..2].iter().skip(layout.first_word).for_each(|word| word.store(0));
-            copy(ring, position, start, from, first);
+        if length < layout.first_bytes {
+            first[..2].iter().skip(layout.first_word).for_each(|word| word.store(0));
+            copy(first, start, from, length);
             return;
         }
         // As many as that always are: a copy of constant length.
-        ring.copy_in(position, start, from, layout.first_bytes);
-        left -= first;
-        from = from.add(first);
-        while left >= layout.more_bytes {
-            position = position.wrapping_add(1);
+        copy_in(first, start, from, layout.first_bytes);
+        let mut left = length - layout.first_bytes;
+        let mut from = from.add(layout.first_bytes);
+        for quantum in further {
+            if left < layout.more_bytes {
+                quantum[..3].iter().for_each(|word| word.store(0));
+                quantum[3].store(if G::FRAGMENTS_CARRY_VALID { valid } else { 0 });
+                copy(quantum, 0, from, left);
+                return;
+            }
             // Two halves, which overlap if there are fewer than 32 bytes.
-            ring.copy_in(position, 0, from, 16);
-            ring.copy_in(position, layout.more_bytes - 16, from.add(layout.more_bytes - 16), 16);
+            copy_in(quantum, 0, from, 16);
+            copy_in(quantum, layout.more_bytes - 16, from.add(layout.more_bytes - 16), 16);
             if G::FRAGMENTS_CARRY_VALID {
-                ring.copy_in(position, 31, valid.to_le_bytes()[7..].as_ptr(), 1);
+                copy_in(quantum, 31, valid.to_le_bytes()[7..].as_ptr(), 1);
             }
             left -= layout.more_bytes;
             from = from.add(layout.more_bytes);
-        }
-        if left > 0 {
-            position = position.wrapping_add(1);
-            let quantum = ring.at(position);
-            quantum[..3].iter().for_each(|word| word.store(0));
-            quantum[3].store(if G::FRAGMENTS_CARRY_VALID { valid } else { 0 });
-            copy(ring, position, 0, from, left);
+            registers::forget();
         }
     }
 }
@@ -64,23 +59,23 @@ pub(super) unsafe fn write<G: Generation>(
 /// # Safety
 /// `from` is readable for `count` bytes, and the quantum has as many from `start` on.
 #[inline(always)]
-unsafe fn copy(ring: &QuantumRing, position: u32, start: usize, from: *const u8, count: usize) {
+unsafe fn copy(quantum: &Quantum, start: usize, from: *const u8, count: usize) {
     // SAFETY: every piece lies within the `count` bytes of both sides.
     unsafe {
         if count >= 16 {
-            ring.copy_in(position, start, from, 16);
-            ring.copy_in(position, start + count - 16, from.add(count - 16), 16);
+            copy_in(quantum, start, from, 16);
+            copy_in(quantum, start + count - 16, from.add(count - 16), 16);
         } else if count >= 8 {
-            ring.copy_in(position, start, from, 8);
-            ring.copy_in(position, start + count - 8, from.add(count - 8), 8);
+            copy_in(quantum, start, from, 8);
+            copy_in(quantum, start + count - 8, from.add(count - 8), 8);
         } else if count >= 4 {
-            ring.copy_in(position, start, from, 4);
-            ring.copy_in(position, start + count - 4, from.add(count - 4), 4);
+            copy_in(quantum, start, from, 4);
+            copy_in(quantum, start + count - 4, from.add(count - 4), 4);
         } else if count > 0 {
             // One to three bytes: first, middle, last.
-            ring.copy_in(position, start, from, 1);
-            ring.copy_in(position, start + count / 2, from.add(count / 2), 1);
-            ring.copy_in(position, start + count - 1, from.add(count - 1), 1);
+            copy_in(quantum, start, from, 1);
+            copy_in(quantum, start + count / 2, from.add(count / 2), 1);
+            copy_in(quantum, start + count - 1, from.add(count - 1), 1);
         }
     }
 }
@@ -141,6 +136,7 @@ mod tests {
     use super::*;
     use crate::generation::{Gen1, Gen2, Gen3};
     use crate::mock::Memory;
+    use crate::ring::QuantumRing;
     use std::vec::Vec;
 
     /// The bytes that a device finds.
@@ -164,7 +160,7 @@ mod tests {
                     let ring = QuantumRing::new(memory.base(), 8);
                     // From the end of an allocation of its own: what reads further is found out by tools.
                     let exact: Vec<u8> = source[..length].to_vec();
-                    write::<G>(&ring, 0, valid, exact.as_ptr(), length);
+                    write::<G>(ring.run(0, G::INLINE.quanta(length)), valid, exact.as_ptr(), length);
                 }
                 assert_eq!(read_back::<G>(&memory, length), source[..length], "{length} bytes");
                 let quanta = G::INLINE.quanta(length) as usize;

@@ -3,8 +3,8 @@
 //! A queue is one side of a ring; the device is the other. Posting and polling
 //! may run at the same time on different threads. Two posts to one queue, or
 //! two polls of one completion queue, must not: the owner's locks see to that.
-//! Breaking this rule mixes up completions, but never reaches memory outside of
-//! the rings.
+//! A send queue's batches are therefore made by `unsafe` functions. Two posts to a
+//! receive queue would mix up its receives, but it is made of atomics throughout.
 //!
 //! Indices are free-running 32-bit positions: the low bits are the index in the
 //! ring, the bit above them tells the lap and with it the polarity of the valid

@@ -315,7 +315,8 @@ fn write_simple<G: Generation>(quantum: &Quantum, address: u64, descriptor: u64,
 #[inline(always)]
 pub(super) fn write_receive<G: Generation>(ring: &QuantumRing, position: u32, list: &[Sge], word_2: u64) {
     let valid = ring.valid(position);
-    let more = Fragments::<G>::new(ring, position, valid).write(list);
+    let quanta = ring.run(position, 1 + list.len() as u32 / 2);
+    let more = Fragments::<G>::new(quanta, valid).write(None, list).more;
     let quantum = ring.at(position);
     quantum[2].store(word_2);
     let header = ReceiveHeader::from_bits(valid).with_more_fragments(more);

@@ -6,24 +6,26 @@
 //! of a run the poster looks at the tail anew, or clears the next block.
 
 use core::cell::UnsafeCell;
+use core::hint::cold_path;
 use core::sync::atomic::Ordering;
 
 use super::send::SendQueue;
 use super::send_batch::SendBatch;
 use super::work::Refusal;
 use crate::barrier;
-use crate::format::{Opcode, SendHeader};
+use crate::format::{Opcode, SendHeader, VALID_WORD};
 use crate::generation::Generation;
 use crate::limits::CLEAR_AHEAD;
+use crate::registers;
 
 /// A run, as its queue remembers it from one batch to the next.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct KnownRun(UnsafeCell<Run>);
 
-// SAFETY: only the poster uses it, of which there is one at a time: the owner of the queue sees to
-// that (see the module `queue`). It is no atomic because the compiler then makes an instruction
-// more of every use.
+// SAFETY: only batches use it, and whoever makes one promises that there is one at a time
+// (`SendQueue::batch`). It is no atomic because the compiler then makes an instruction more of
+// every use.
 unsafe impl Sync for KnownRun {}
 
 /// Where the poster can go on.
@@ -45,12 +47,12 @@ impl KnownRun {
     /// The run.
     #[inline(always)]
     pub(super) fn get(&self) -> Run {
-        // SAFETY: of the poster.
+        // SAFETY: of the one batch.
         unsafe { *self.0.get() }
     }
 
     fn set(&self, run: Run) {
-        // SAFETY: of the poster.
+        // SAFETY: of the one batch.
         unsafe { *self.0.get() = run }
     }
 
@@ -88,48 +90,84 @@ impl SendQueue {
     }
 }
 
-impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
-    /// Position for a WQE of that many quanta, in the run, after padding if the chunk does
-    /// not hold it.
-    #[inline(always)]
-    pub(super) fn reserve(&mut self, quanta: u32) -> Result<u32, Refusal> {
-        let left = (self.queue.chunk_mask + 1) - (self.head & self.queue.chunk_mask);
-        if quanta > left {
-            self.reserve_in_next_chunk(quanta, left)?;
-        } else if self.queue.run.get().end.wrapping_sub(self.head) < quanta {
-            self.extend_run(quanta)?;
+/// The header of a WQE that does nothing.
+const PADDING: SendHeader = SendHeader::from_bits(0).with_opcode(Opcode::Nop as u8);
+
+impl SendQueue {
+    /// Fills the rest of a chunk, that many quanta of the run, with WQEs that do nothing. If
+    /// `HELD`, the head stays; the first header is left out if it is to be kept.
+    #[inline(never)]
+    fn pad<const HELD: bool>(&self, head: u32, quanta: u32, keep_first: bool) {
+        let padding = self.ring.run(head, quanta);
+        let mut position = head;
+        for quantum in padding {
+            self.tracking.at(position).set_none(position);
+            quantum[..VALID_WORD].iter().for_each(|word| word.store(0));
+            position = position.wrapping_add(1);
+            // The compiler does not take several at a time, as they are one or two.
+            registers::forget();
         }
-        Ok(self.head)
+        if !HELD {
+            // Release: see `SendQueue::outstanding`.
+            self.head.store(position, Ordering::Release);
+        }
+        barrier::wqe_before_valid();
+        let header = PADDING.bits() | self.run.get().valid;
+        for quantum in padding.get(usize::from(keep_first)..).unwrap_or_default() {
+            quantum[VALID_WORD].store(header);
+            registers::forget();
+        }
     }
 
-    #[inline(always)]
-    fn extend_run(&mut self, quanta: u32) -> Result<(), Refusal> {
-        self.queue.extend_run(self.head, quanta)
-    }
-
+    /// Makes quanta above the head as they were before anything was written to them. Whatever
+    /// comes next need not have the same boundaries: no word that the device may take for a
+    /// header is left valid.
     #[cold]
     #[inline(never)]
-    fn reserve_in_next_chunk(&mut self, quanta: u32, left: u32) -> Result<(), Refusal> {
-        self.extend_run(left + quanta)?;
-        self.pad(left);
-        // Blocks are made of chunks, so the run may have ended here.
-        self.extend_run(quanta)
+    pub(super) fn unwrite(&self, position: u32, quanta: u32) {
+        for position in (0..quanta).map(|quantum| position.wrapping_add(quantum)) {
+            let invalid = if self.ring.valid(position) != 0 { 0x00 } else { 0xFF };
+            self.ring.fill(position, 1, invalid);
+        }
+    }
+}
+
+impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
+    /// Position for a WQE of that many quanta, in the run. What the chunk has left before it is to
+    /// be padded ([`pad_up_to`](Self::pad_up_to)) once nothing can go wrong any more; where that
+    /// has to be done at once, `check` is asked first.
+    #[inline(always)]
+    pub(super) fn reserve(
+        &mut self,
+        quanta: u32,
+        check: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<u32, Refusal> {
+        let left = (self.queue.chunk_mask + 1) - (self.head & self.queue.chunk_mask);
+        let padding = if quanta > left { left } else { 0 };
+        if self.queue.run.get().end.wrapping_sub(self.head) < padding + quanta {
+            cold_path();
+            check()?;
+            self.queue.extend_run(self.head, padding + quanta)?;
+            if padding > 0 {
+                self.pad_up_to(self.head.wrapping_add(padding));
+                // Blocks are made of chunks, so the run may have ended here.
+                self.queue.extend_run(self.head, quanta)?;
+            }
+            return Ok(self.head);
+        }
+        Ok(self.head.wrapping_add(padding))
     }
 
-    /// Fills the rest of a chunk with WQEs that do nothing.
-    fn pad(&mut self, quanta: u32) {
-        let queue = self.queue;
-        let header = SendHeader::default().with_opcode(Opcode::Nop as u8);
-        for _ in 0..quanta {
-            queue.tracking.at(self.head).set_none(self.head);
-            let quantum = queue.ring.at(self.head);
-            quantum[0].store(0);
-            quantum[1].store(0);
-            quantum[2].store(0);
-            let position = self.head;
-            self.advance(1);
-            barrier::wqe_before_valid();
-            self.make_valid(position, quantum, header.bits() | queue.run.get().valid);
+    /// Fills what there is before a position of the run.
+    #[inline(always)]
+    pub(super) fn pad_up_to(&mut self, position: u32) {
+        if position != self.head {
+            let keep_first = HELD && self.head == self.start;
+            self.queue.pad::<HELD>(self.head, position.wrapping_sub(self.head), keep_first);
+            if keep_first {
+                self.first = PADDING.bits() | self.queue.run.get().valid;
+            }
+            self.head = position;
         }
     }
 }

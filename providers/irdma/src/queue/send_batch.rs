@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use super::inline_data::{self, Gathered};
 use super::send::SendQueue;
 use super::slots::Tracking;
-use super::work::{Atomic, Bind, Fragments, Refusal, SendRequest, Sge, descriptor, total_length};
+use super::work::{Atomic, Bind, Fragments, Refusal, SendRequest, Sge, Written, descriptor, total_length};
 use crate::barrier;
 use crate::format::{BindKeys, Fragment, IMMEDIATE_WORD, Opcode, SendHeader, VALID, VALID_WORD};
 use crate::generation::Generation;
@@ -15,16 +15,23 @@ use crate::registers::settled_reference;
 use crate::ring::{Quantum, QuantumRing};
 
 impl SendQueue {
-    /// Starts to post. Only one batch at a time.
+    /// Starts to post.
+    ///
+    /// # Safety
+    /// One batch at a time: while this one is used, no other thread uses one of the same queue, and
+    /// what it did with an earlier one happened before.
     #[inline(always)]
-    pub fn batch<G: Generation>(&self) -> SendBatch<'_, G> {
+    pub unsafe fn batch<G: Generation>(&self) -> SendBatch<'_, G> {
         let head = self.head.load(Ordering::Relaxed);
         SendBatch { queue: self, start: head, head, last: head, first: 0, generation: PhantomData }
     }
 
     /// Goes on with a batch that began at `start`.
+    ///
+    /// # Safety
+    /// As for [`batch`](Self::batch).
     #[inline(always)]
-    pub fn batch_from<G: Generation>(&self, start: u32) -> SendBatch<'_, G> {
+    pub unsafe fn batch_from<G: Generation>(&self, start: u32) -> SendBatch<'_, G> {
         let head = self.head.load(Ordering::Relaxed);
         SendBatch { queue: self, start, head, last: head, first: 0, generation: PhantomData }
     }
@@ -132,18 +139,22 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         if list.len() > usize::from(self.most_fragments(request, immediate.is_some())) {
             return Err(Refusal::Invalid);
         }
-        let length = total_length::<G>(list).ok_or(Refusal::Invalid)?;
         let slots = list.len() as u32 + u32::from(immediate.is_some());
         let quanta = 1 + slots / 2;
-        self.place(request, length, quanta, |ring, position, valid| {
-            let fragments = Fragments::<G>::new(ring, position, valid);
-            let more = match immediate {
-                Some(immediate) => fragments.write_after_immediate(immediate, list),
-                None => fragments.write(list),
-            };
-            ring.at(position)[2].store(request.remote);
-            SendHeader::default().with_immediate(immediate.is_some()).with_more_fragments(more)
-        })
+        let position = self.reserve(quanta, || check_length::<G>(list))?;
+        let queue = self.queue;
+        let fragments = Fragments::<G>::new(queue.ring.run(position, quanta), queue.run.get().valid);
+        // One pass: lengths are looked at while the fragments are written. That they cannot be
+        // expressed is the program's mistake.
+        let Written { more, sum } = fragments.write(immediate, list);
+        let Some(length) = sum.total::<G>() else {
+            queue.unwrite(position, quanta);
+            return Err(Refusal::Invalid);
+        };
+        queue.ring.at(position)[2].store(request.remote);
+        let header = SendHeader::default().with_immediate(immediate.is_some()).with_more_fragments(more);
+        self.complete(position, request, length, quanta, header);
+        Ok(())
     }
 
     /// Fragments that a WQE of this operation may have.
@@ -165,7 +176,7 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
     ///
     /// # Safety
     /// All bytes of the list are readable.
-    #[inline(never)]
+    #[inline(always)]
     pub unsafe fn inline(
         &mut self,
         request: &SendRequest,
@@ -210,19 +221,22 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
             (bytes, length) = (gathered.bytes(), gathered.length());
         }
         let quanta = G::INLINE.quanta(length as usize);
-        self.place(request, length, quanta, |ring, position, valid| {
-            // SAFETY: `length` bytes are readable there.
-            unsafe { inline_data::write::<G>(ring, position, valid, bytes, length as usize) };
-            let quantum = ring.at(position);
-            if G::INLINE.first_word > IMMEDIATE_WORD {
-                quantum[IMMEDIATE_WORD].store(immediate.unwrap_or(0).into());
-            }
-            quantum[2].store(request.remote);
-            SendHeader::default()
-                .with_immediate(immediate.is_some())
-                .with_inline(true)
-                .with_inline_length(length as u8)
-        })
+        let position = self.reserve(quanta, || Ok(()))?;
+        let queue = self.queue;
+        let place = queue.ring.run(position, quanta);
+        // SAFETY: `length` bytes are readable there.
+        unsafe { inline_data::write::<G>(place, queue.run.get().valid, bytes, length as usize) };
+        let quantum = queue.ring.at(position);
+        if G::INLINE.first_word > IMMEDIATE_WORD {
+            quantum[IMMEDIATE_WORD].store(immediate.unwrap_or(0).into());
+        }
+        quantum[2].store(request.remote);
+        let header = SendHeader::default()
+            .with_immediate(immediate.is_some())
+            .with_inline(true)
+            .with_inline_length(length as u8);
+        self.complete(position, request, length, quanta, header);
+        Ok(())
     }
 
     /// Places an atomic of eight bytes, whose old value goes to the one piece of the list.
@@ -309,23 +323,18 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         quanta: u32,
         write: impl FnOnce(&QuantumRing, u32, u64) -> SendHeader,
     ) -> Result<(), Refusal> {
-        let position = self.reserve(quanta)?;
-        self.place_at(position, request, length, quanta, |ring, valid| write(ring, position, valid));
+        let position = self.reserve(quanta, || Ok(()))?;
+        let more = write(&self.queue.ring, position, self.queue.run.get().valid);
+        self.complete(position, request, length, quanta, more);
         Ok(())
     }
 
-    /// The same for a position in the run.
+    /// Makes a WQE valid that has all but its header, at a position that was
+    /// [reserved](Self::reserve). `more` is what the header has besides that of the request.
     #[inline(always)]
-    fn place_at(
-        &mut self,
-        position: u32,
-        request: &SendRequest,
-        length: u32,
-        quanta: u32,
-        write: impl FnOnce(&QuantumRing, u64) -> SendHeader,
-    ) {
+    fn complete(&mut self, position: u32, request: &SendRequest, length: u32, quanta: u32, more: SendHeader) {
+        self.pad_up_to(position);
         let queue = self.queue;
-        let more = write(&queue.ring, queue.run.get().valid);
         let header = SendHeader::from_bits(request.header.bits() | more.bits());
         let cell = self.cell(position);
         cell.set_wr_id(request.wr_id);
@@ -389,4 +398,11 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
             self.queue.head.store(head, Ordering::Release);
         }
     }
+}
+
+/// Whether the bytes of a list can be expressed, before there is a place for it.
+#[cold]
+#[inline(never)]
+fn check_length<G: Generation>(list: &[Sge]) -> Result<(), Refusal> {
+    total_length::<G>(list).map(|_| ()).ok_or(Refusal::Invalid)
 }

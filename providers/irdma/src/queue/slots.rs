@@ -153,9 +153,9 @@ impl Tracking {
 
     /// Remembers that there is no work request: padding of one quantum at `position`, or nothing
     /// at all.
+    #[inline(always)]
     pub(super) fn set_none(&self, position: u32) {
-        self.set_wr_id(0);
-        self.set_extent(0, position.wrapping_sub(FAR));
+        self.end.store(position.wrapping_sub(FAR), Ordering::Relaxed);
     }
 
     /// Quanta of the WQE that was placed last at `position`, that of the cell; `None` for padding.

@@ -5,7 +5,8 @@ use core::mem::offset_of;
 
 use crate::format::{SendHeader, VALID};
 use crate::generation::Generation;
-use crate::ring::QuantumRing;
+use crate::registers;
+use crate::ring::Quantum;
 
 /// A piece of the program's memory. Laid out as `struct ibv_sge`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,18 +85,35 @@ pub struct Bind {
 /// Total bytes of a list, if each piece and all together can be expressed.
 #[inline(always)]
 pub(super) fn total_length<G: Generation>(list: &[Sge]) -> Option<u32> {
-    let mut total = 0u64;
-    let mut lengths = 0u32;
-    for sge in list {
-        total += u64::from(sge.length);
-        lengths |= sge.length;
+    let mut sum = Sum::default();
+    list.iter().for_each(|sge| sum.add(sge.length));
+    sum.total::<G>()
+}
+
+/// Bytes of a list that is gone through.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    total: u64,
+    lengths: u32,
+}
+
+impl Sum {
+    #[inline(always)]
+    fn add(&mut self, length: u32) {
+        self.total += u64::from(length);
+        self.lengths |= length;
     }
-    // The longest fragment is a power of two less one, so all are short enough
-    // exactly if their disjunction is.
-    if lengths > G::MAX_FRAGMENT_BYTES {
-        return None;
+
+    /// The total, if each piece and all together can be expressed.
+    #[inline(always)]
+    pub(super) fn total<G: Generation>(self) -> Option<u32> {
+        // The longest fragment is a power of two less one, so all are short enough
+        // exactly if their disjunction is.
+        if self.lengths > G::MAX_FRAGMENT_BYTES {
+            return None;
+        }
+        u32::try_from(self.total).ok()
     }
-    u32::try_from(total).ok()
 }
 
 /// The second word of a fragment that is not too long, without the valid bit.
@@ -108,70 +126,64 @@ pub(super) fn descriptor<G: Generation>(sge: &Sge) -> u64 {
     if G::FRAGMENTS_CARRY_VALID { gen1.rotate_left(32) } else { gen1 }
 }
 
-/// Writes fragments into the WQE at a position.
+/// Writes fragments into the quanta of a WQE, all but its header.
 pub(super) struct Fragments<'ring, G> {
-    ring: &'ring QuantumRing,
-    position: u32,
+    quanta: &'ring [Quantum],
     /// The valid bit in its place, where fragments carry one.
     valid: u64,
     generation: PhantomData<G>,
 }
 
+/// What was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    /// Value of the count of further fragments.
+    pub(super) more: u8,
+    /// Bytes. If they cannot be expressed, neither can what was written.
+    pub(super) sum: Sum,
+}
+
 impl<'ring, G: Generation> Fragments<'ring, G> {
-    /// For the WQE at `position`, whose header will be valid with `valid`.
+    /// For a WQE of such quanta, whose header will be valid with `valid`. What there is no
+    /// quantum for is not written.
     #[inline(always)]
-    pub(super) fn new(ring: &'ring QuantumRing, position: u32, valid: u64) -> Self {
+    pub(super) fn new(quanta: &'ring [Quantum], valid: u64) -> Self {
         debug_assert!(valid & !VALID == 0);
         let valid = if G::FRAGMENTS_CARRY_VALID { valid } else { 0 };
-        Self { ring, position, valid, generation: PhantomData }
+        Self { quanta, valid, generation: PhantomData }
     }
 
-    /// Writes the first slot.
+    /// Writes the list from the first slot on, after an immediate if there is one.
     #[inline(always)]
-    pub(super) fn write_first(&self, sge: &Sge) {
-        let quantum = self.ring.at(self.position);
-        quantum[0].store(sge.address);
-        quantum[1].store(self.descriptor(sge));
-    }
-
-    /// Writes the list from the first slot on. Returns the value of the count of
-    /// further fragments.
-    #[inline(always)]
-    pub(super) fn write(&self, list: &[Sge]) -> u8 {
-        let Some((first, rest)) = list.split_first() else {
-            let quantum = self.ring.at(self.position);
-            quantum[0].store(0);
-            quantum[1].store(self.valid);
-            return 0;
-        };
-        self.write_first(first);
-        self.write_further(rest)
-    }
-
-    /// Writes an immediate into the first slot and the list from the second on.
-    /// Returns the value of the count of further fragments.
-    #[inline(always)]
-    pub(super) fn write_after_immediate(&self, immediate: u32, list: &[Sge]) -> u8 {
-        let quantum = self.ring.at(self.position);
-        quantum[0].store(immediate.into());
-        quantum[1].store(0);
-        self.write_further(list)
-    }
-
-    /// Writes the list from the second slot on, two to a quantum.
-    #[inline(always)]
-    fn write_further(&self, list: &[Sge]) -> u8 {
-        let mut more = list.len() as u8;
-        let mut position = self.position;
-        for pair in list.chunks(2) {
-            position = position.wrapping_add(1);
-            let quantum = self.ring.at(position);
-            quantum[0].store(pair[0].address);
-            quantum[1].store(self.descriptor(&pair[0]));
-            if let Some(second) = pair.get(1) {
-                quantum[2].store(second.address);
-                quantum[3].store(self.descriptor(second));
-            } else if G::FRAGMENTS_CARRY_VALID {
+    pub(super) fn write(&self, immediate: Option<u32>, list: &[Sge]) -> Written {
+        let mut sum = Sum::default();
+        let Some((first, further)) = self.quanta.split_first() else { return Written { more: 0, sum } };
+        let mut rest = list;
+        if let Some(immediate) = immediate {
+            first[0].store(immediate.into());
+            first[1].store(0);
+        } else if let Some((sge, others)) = list.split_first() {
+            rest = others;
+            first[0].store(sge.address);
+            first[1].store(self.descriptor(sge, &mut sum));
+        } else {
+            first[0].store(0);
+            first[1].store(self.valid);
+        }
+        let mut more = rest.len() as u8;
+        let (pairs, last) = rest.as_chunks::<2>();
+        for (quantum, [one, other]) in further.iter().zip(pairs) {
+            quantum[0].store(one.address);
+            quantum[1].store(self.descriptor(one, &mut sum));
+            quantum[2].store(other.address);
+            quantum[3].store(self.descriptor(other, &mut sum));
+            // The compiler makes no eight rounds of one.
+            registers::forget();
+        }
+        if let ([last], Some(quantum)) = (last, further.get(pairs.len())) {
+            quantum[0].store(last.address);
+            quantum[1].store(self.descriptor(last, &mut sum));
+            if G::FRAGMENTS_CARRY_VALID {
                 // The last word of a quantum is where a header would be: it must
                 // carry the valid bit too.
                 quantum[2].store(0);
@@ -181,12 +193,13 @@ impl<'ring, G: Generation> Fragments<'ring, G> {
                 }
             }
         }
-        more
+        Written { more, sum }
     }
 
     /// The second word of a slot.
     #[inline(always)]
-    fn descriptor(&self, sge: &Sge) -> u64 {
+    fn descriptor(&self, sge: &Sge, sum: &mut Sum) -> u64 {
+        sum.add(sge.length);
         descriptor::<G>(sge) | self.valid
     }
 }

@@ -2,6 +2,7 @@
 
 use std::vec::Vec;
 
+use super::start_batch;
 use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Memory, Pair, Pairs};
@@ -27,7 +28,7 @@ fn post(pairs: &Pairs, ids: core::ops::Range<u64>) {
             header: SendHeader::default().with_opcode(Opcode::RdmaRead as u8),
             remote: 0,
         };
-        let mut batch = queues.send.batch::<Gen3>();
+        let mut batch = start_batch::<Gen3>(&queues.send);
         batch.fragments(&request, &[], None).unwrap();
         batch.finish();
         queues.receive.batch::<Gen3>().place(100 + wr_id, &[]).unwrap();

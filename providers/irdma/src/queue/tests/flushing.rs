@@ -2,6 +2,7 @@
 
 use std::vec::Vec;
 
+use super::start_batch;
 use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Memory, Pair, Pairs};
@@ -46,7 +47,7 @@ fn mixed<G: Generation>() -> (Pairs, Vec<(u64, CompletionOpcode)>) {
         (Opcode::Send, CompletionOpcode::Send),
     ];
     let mut expected = Vec::new();
-    let mut batch = pair.queues.send.batch::<G>();
+    let mut batch = start_batch::<G>(&pair.queues.send);
     for wr_id in 0..20u64 {
         let (opcode, completion) = operations[wr_id as usize % 3];
         let list = [sge; 5];
@@ -89,14 +90,14 @@ fn what_is_posted_during_a_flush_is_flushed_too() {
     for _ in 0..expected.len() - 1 {
         cq.poll::<Gen2, _>(&pairs).unwrap();
     }
-    let mut batch = pairs.0[0].queues.send.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&pairs.0[0].queues.send);
     batch.fragments(&request(99, Opcode::Send, false), &[], None).unwrap();
     batch.finish();
     let rest = all::<Gen2>(&mut cq, &pairs);
     assert_eq!(rest.iter().map(|c| c.wr_id).collect::<Vec<_>>(), [19, 99]);
     assert_eq!(device.consumer(), 1);
     // And again, after the device was asked to.
-    let mut batch = pairs.0[0].queues.send.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&pairs.0[0].queues.send);
     batch.fragments(&request(100, Opcode::Send, false), &[], None).unwrap();
     batch.finish();
     assert_eq!(cq.poll::<Gen2, _>(&pairs), None);
@@ -106,7 +107,7 @@ fn what_is_posted_during_a_flush_is_flushed_too() {
 
 /// Posts one send; what the poster is told to do about it if it finds the QP in error.
 fn post_and_look<G: Generation>(pair: &Pair, wr_id: u64) -> Option<bool> {
-    let mut batch = pair.queues.send.batch::<G>();
+    let mut batch = start_batch::<G>(&pair.queues.send);
     batch.fragments(&request(wr_id, Opcode::Send, false), &[], None).unwrap();
     let start = batch.start();
     batch.finish();
@@ -117,7 +118,7 @@ fn post_and_look<G: Generation>(pair: &Pair, wr_id: u64) -> Option<bool> {
 fn what_is_posted_just_before_the_last_look_is_flushed_by_the_same_cqe() {
     let (mut pairs, expected) = mixed::<Gen2>();
     pairs.0[0].meanwhile = Some(|pair, _| {
-        let position = pair.queues.send.batch::<Gen2>().start();
+        let position = start_batch::<Gen2>(&pair.queues.send).start();
         if position < 512 * 3 + 200 {
             post_and_look::<Gen2>(pair, position.into());
         }
@@ -198,7 +199,7 @@ fn one_cqe_flushes_the_whole_receive_queue() {
 fn a_flush_of_nothing_does_not_hide_what_follows() {
     let idle = Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE);
     let busy = Pair::new(CONTEXT + 1, Service::Connected, ReceiveOpcodes::WIRE);
-    let mut batch = busy.queues.send.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&busy.queues.send);
     batch.fragments(&request(1, Opcode::Send, true), &[], None).unwrap();
     batch.finish();
     let pairs = Pairs([idle, busy].into());
@@ -225,7 +226,7 @@ fn a_bind_that_is_not_allowed() {
         type_1: true,
     };
     let pair = Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE);
-    let mut batch = pair.queues.send.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&pair.queues.send);
     batch.bind(&request(1, Opcode::BindWindow, true), &bind).unwrap();
     batch.fragments(&request(2, Opcode::Send, true), &[], None).unwrap();
     batch.finish();

@@ -2,6 +2,7 @@
 
 use std::vec::Vec;
 
+use super::start_batch;
 use crate::format::{DatagramDestination, Opcode, SendHeader};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::{Memory, SendDevice, Wqe};
@@ -57,7 +58,7 @@ fn post_on<G: Generation>(
     });
     // What the device would find before the queue gets there.
     device.memory().fill(if lap.is_multiple_of(2) { 0 } else { u64::MAX });
-    let mut batch = queue.batch::<G>();
+    let mut batch = start_batch::<G>(&queue);
     post(&mut batch).expect("placed");
     assert!(batch.finish());
     assert_eq!(device.bell().take(), Some(0x1234));
@@ -195,7 +196,7 @@ fn gen1_marks_the_second_of_a_pair_as_not_valid() {
             parts.connection_wqes = lap * 512;
         });
         device.memory().fill(0x5555_5555_5555_5555);
-        let mut batch = queue.batch::<Gen1>();
+        let mut batch = start_batch::<Gen1>(&queue);
         batch.fragments(&request(Opcode::Send), &list(1), None).unwrap();
         assert_eq!(device.memory().word(7).load(), marked, "after quantum 0");
         let before = device.memory().word(11).load();
@@ -282,7 +283,7 @@ fn atomics() {
 #[test]
 fn impossible_atomics_are_refused() {
     let (mut device, queue) = SendDevice::new(512, gen3);
-    let mut batch = queue.batch::<Gen3>();
+    let mut batch = start_batch::<Gen3>(&queue);
     let good = Sge { address: 0x9000, length: 8, key: 0x77 };
     let atomic = Atomic { operand: 1, compare: 0 };
     let add = request(Opcode::FetchAdd);
@@ -389,7 +390,7 @@ fn requests_beyond_the_limits_are_refused() {
     let (mut device, queue) = SendDevice::new(512, |parts| {
         (parts.max_fragments, parts.max_read_fragments, parts.max_inline) = (4, 2, 20);
     });
-    let mut batch = queue.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&queue);
     let send = request(Opcode::Send);
     assert_eq!(batch.fragments(&send, &list(5), None), Err(Refusal::Invalid));
     assert_eq!(batch.fragments(&request(Opcode::RdmaRead), &list(3), None), Err(Refusal::Invalid));
@@ -416,7 +417,7 @@ fn requests_beyond_the_limits_are_refused() {
 #[test]
 fn gen1_has_no_room_for_some() {
     let (mut device, queue) = SendDevice::new(512, gen1);
-    let mut batch = queue.batch::<Gen1>();
+    let mut batch = start_batch::<Gen1>(&queue);
     let send = request(Opcode::Send);
     assert_eq!(batch.fragments(&send, &list(3), Some(1)), Err(Refusal::Invalid));
     // SAFETY: no bytes.
@@ -429,7 +430,7 @@ fn gen1_has_no_room_for_some() {
 fn a_wqe_that_does_not_fit_its_chunk_is_padded_for() {
     let (mut device, queue) = SendDevice::new(512, |_| {});
     device.memory().fill(0x1111_1111_1111_1111);
-    let mut batch = queue.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&queue);
     let send = request(Opcode::Send);
     batch.fragments(&send, &list(9), None).unwrap();
     batch.fragments(&send, &list(9), None).unwrap();
@@ -476,7 +477,7 @@ fn what_is_ahead_is_cleared_by_every_shape() {
                 parts.connection_wqes = start;
             });
             device.memory().fill(0x3333_3333_3333_3333);
-            let mut batch = queue.batch::<Gen3>();
+            let mut batch = start_batch::<Gen3>(&queue);
             place(&mut batch, &local).unwrap();
             batch.finish();
             for quantum in 0..512 {

@@ -4,6 +4,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::{resume, start_batch};
 use crate::format::{Opcode, SendHeader};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::SendDevice;
@@ -77,11 +78,11 @@ fn held<G: Generation>(queue: &SendQueue, works: &[Work], finish: bool) -> bool 
     let mut held = queue.hold();
     let mut all = true;
     for (index, &work) in works.iter().enumerate() {
-        let mut batch = queue.resume::<G>(&held);
+        let mut batch = resume::<G>(queue, &held);
         all &= place(&mut batch, index as u64, work).is_ok();
         held = batch.pause();
     }
-    let batch = queue.resume::<G>(&held);
+    let batch = resume::<G>(queue, &held);
     if finish {
         batch.finish();
     } else {
@@ -112,7 +113,7 @@ fn equal<G: Generation>(
         }
 
         held::<G>(&queue, posted, true);
-        let mut batch = twin_queue.batch::<G>();
+        let mut batch = start_batch::<G>(&twin_queue);
         for (index, &work) in posted.iter().enumerate() {
             let _ = place(&mut batch, index as u64, work);
         }
@@ -162,7 +163,7 @@ proptest! {
 #[test]
 fn nothing_is_seen_before_the_batch_is_finished() {
     let (mut device, queue) = SendDevice::new(512, |_| ());
-    let mut batch = queue.resume::<Gen2>(&queue.hold());
+    let mut batch = resume::<Gen2>(&queue, &queue.hold());
     for wr_id in 0..3 {
         place(&mut batch, wr_id, Work::Fragments(4)).unwrap();
         assert_eq!(device.take::<Gen2>(), None);
@@ -177,11 +178,11 @@ fn nothing_is_seen_before_the_batch_is_finished() {
 #[test]
 fn a_batch_that_starts_with_padding_is_not_seen_either() {
     let (mut device, queue) = SendDevice::new(512, |_| ());
-    let mut batch = queue.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&queue);
     (0..7).for_each(|wr_id| place(&mut batch, wr_id, Work::Fragments(1)).unwrap());
     batch.finish();
     while device.take::<Gen2>().is_some() {}
-    let mut batch = queue.resume::<Gen2>(&queue.hold());
+    let mut batch = resume::<Gen2>(&queue, &queue.hold());
     place(&mut batch, 7, Work::Fragments(4)).unwrap();
     assert_eq!(device.take::<Gen2>(), None);
     assert!(batch.finish());
@@ -194,7 +195,7 @@ fn a_destination_comes_after_the_data() {
     for first in [true, false] {
         let (mut device, queue) = SendDevice::new(512, |_| ());
         let held = queue.hold();
-        let mut batch = queue.resume::<Gen2>(&held);
+        let mut batch = resume::<Gen2>(&queue, &held);
         if !first {
             place(&mut batch, 0, Work::Fragments(1)).unwrap();
         }
@@ -203,7 +204,7 @@ fn a_destination_comes_after_the_data() {
         batch.fragments(&nowhere, &[Sge::default()], None).unwrap();
         batch.redirect(0x1FF_FFFF, 0xAB_CDEF_0123);
         let held = batch.pause();
-        let mut batch = queue.resume::<Gen2>(&held);
+        let mut batch = resume::<Gen2>(&queue, &held);
         place(&mut batch, 2, Work::Fragments(1)).unwrap();
         batch.finish();
         if !first {

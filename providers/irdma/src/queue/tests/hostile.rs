@@ -5,6 +5,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::start_batch;
 use crate::format::{Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Pair, Pairs, Taken};
@@ -14,7 +15,7 @@ const CONTEXT: u64 = 0x10_0040;
 
 fn busy<G: Generation>(context: u64, service: Service, opcodes: ReceiveOpcodes, work: u64) -> Pair {
     let pair = Pair::new(context, service, opcodes);
-    let mut batch = pair.queues.send.batch::<G>();
+    let mut batch = start_batch::<G>(&pair.queues.send);
     for wr_id in 0..work {
         let request = SendRequest {
             wr_id,
@@ -190,14 +191,14 @@ fn a_quantum_inside_of_a_wqe_is_no_wqe() {
         };
         let send = &pairs.0[0].queues.send;
         for n in 0..laps * 512 {
-            let mut batch = send.batch::<Gen2>();
+            let mut batch = start_batch::<Gen2>(send);
             batch.fragments(&request(n), &[], None).unwrap();
             batch.finish();
             device.complete([0, CONTEXT, 0, 1 << 62 | 3 << 56 | (n % 512) << 32]);
             assert_eq!(cq.poll::<Gen2, _>(&pairs).unwrap().wr_id, n);
         }
         let sge = crate::queue::Sge { address: 0, length: 1, key: 0 };
-        let mut batch = send.batch::<Gen2>();
+        let mut batch = start_batch::<Gen2>(send);
         batch.fragments(&request(77), &[sge; 3], None).unwrap();
         batch.finish();
         device.complete([0, CONTEXT, 0, 1 << 62 | 3 << 56 | 1 << 32]);
@@ -216,7 +217,7 @@ fn padding_has_no_completion() {
         remote: 0,
     };
     let sge = crate::queue::Sge { address: 0, length: 1, key: 0 };
-    let mut batch = pair.queues.send.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&pair.queues.send);
     batch.fragments(&request, &[sge; 11], None).unwrap();
     batch.fragments(&request, &[sge; 11], None).unwrap();
     batch.finish();

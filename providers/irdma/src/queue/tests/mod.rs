@@ -8,5 +8,21 @@ mod held;
 mod hostile;
 mod polling;
 mod push;
+mod refused;
 mod resizing;
 mod ring_laws;
+
+use super::{Held, HeldBatch, SendBatch, SendQueue};
+use crate::generation::Generation;
+
+/// Starts to post.
+fn start_batch<G: Generation>(queue: &SendQueue) -> SendBatch<'_, G> {
+    // SAFETY: in no test more than one thread posts to a queue.
+    unsafe { queue.batch() }
+}
+
+/// Goes on with a held batch.
+fn resume<'queue, G: Generation>(queue: &'queue SendQueue, held: &Held) -> HeldBatch<'queue, G> {
+    // SAFETY: as above.
+    unsafe { queue.resume(held) }
+}

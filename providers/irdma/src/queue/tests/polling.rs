@@ -1,5 +1,6 @@
 //! CQEs become completions.
 
+use super::start_batch;
 use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Pair, Pairs, Taken};
@@ -35,7 +36,7 @@ fn busy<G: Generation>(service: Service, opcodes: ReceiveOpcodes) -> Pairs {
 
 fn post_send<G: Generation>(pair: &Pair, wr_id: u64, opcode: Opcode) {
     let sge = Sge { address: 0x1000, length: 100, key: 1 };
-    let mut batch = pair.queues.send.batch::<G>();
+    let mut batch = start_batch::<G>(&pair.queues.send);
     batch.fragments(&send_request(wr_id, opcode, true), &[sge], None).unwrap();
     batch.finish();
 }
@@ -210,7 +211,7 @@ fn wide_slots_hold_their_extension() {
 #[test]
 fn unsignaled_work_is_retired_by_what_follows() {
     let pair = Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE);
-    let mut batch = pair.queues.send.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&pair.queues.send);
     for wr_id in 0..10 {
         batch.fragments(&send_request(wr_id, Opcode::Send, wr_id == 9), &[], None).unwrap();
     }
@@ -226,7 +227,7 @@ fn unsignaled_work_is_retired_by_what_follows() {
 fn notes_about_datagrams_are_no_errors() {
     let note = |signaled, service, major: u64| {
         let pair = Pair::new(CONTEXT, service, ReceiveOpcodes::WIRE);
-        let mut batch = pair.queues.send.batch::<Gen3>();
+        let mut batch = start_batch::<Gen3>(&pair.queues.send);
         let sge = Sge { address: 0, length: 64, key: 1 };
         batch.fragments(&send_request(5, Opcode::Send, signaled), &[sge], None).unwrap();
         batch.finish();

@@ -3,6 +3,7 @@
 use std::vec;
 use std::vec::Vec;
 
+use super::{resume, start_batch};
 use crate::format::{Opcode, ReceiveOpcodes, SendHeader};
 use crate::generation::{Gen2, Gen3, Generation, WithPush};
 use crate::mock::{Bell, CompletionDevice, Memory, Pair, Pairs, SendDevice};
@@ -73,7 +74,7 @@ fn request(wr_id: u64) -> SendRequest {
 
 /// A write of `quanta` quanta.
 fn post<G: Generation>(queue: &SendQueue, wr_id: u64, quanta: u32) {
-    let mut batch = queue.batch::<WithPush<G>>();
+    let mut batch = start_batch::<WithPush<G>>(queue);
     batch.fragments(&request(wr_id), &list(quanta), None).unwrap();
     assert!(batch.finish());
 }
@@ -162,7 +163,7 @@ fn pushes_go_on_while_nothing_is_dropped_and_begin_again_when_the_queue_is_idle(
 fn every_work_request_of_a_list_is_pushed_in_order() {
     let (page, (device, queue)) = (Page::new(0), device(|_| {}));
     assert!(page.give_to(&queue));
-    let mut batch = queue.batch::<WithPush<Gen2>>();
+    let mut batch = start_batch::<WithPush<Gen2>>(&queue);
     for wr_id in 0..20 {
         batch.fragments(&request(wr_id), &list(1), None).unwrap();
     }
@@ -228,7 +229,7 @@ fn work_requests_of_before_the_page_are_not_pushed() {
     // One half of a batch comes before, the other after.
     let mut held = queue.hold();
     let add = |held: &mut Held| {
-        let mut batch: HeldBatch<'_, WithPush<Gen2>> = queue.resume(held);
+        let mut batch: HeldBatch<'_, WithPush<Gen2>> = resume(&queue, held);
         let single = batch.start_single(&Sge { address: 0, length: 8, key: 1 });
         let placed = single.map(|single| {
             batch.set_remote(&single, 0);
@@ -240,7 +241,7 @@ fn work_requests_of_before_the_page_are_not_pushed() {
     assert!(add(&mut held));
     assert!(page.give_to(&queue));
     assert!(add(&mut held));
-    let mut batch: HeldBatch<'_, WithPush<Gen2>> = queue.resume(&held);
+    let mut batch: HeldBatch<'_, WithPush<Gen2>> = resume(&queue, &held);
     batch.fragments(&request(2), &list(2), None).unwrap();
     retire(&queue, 0);
     batch.finish();

@@ -2,6 +2,7 @@
 
 use std::vec::Vec;
 
+use super::start_batch;
 use crate::format::{Opcode, ReceiveOpcodes, SendHeader};
 use crate::generation::Gen2;
 use crate::mock::{CompletionDevice, Pair, Pairs};
@@ -14,7 +15,7 @@ const SOLICITED: u64 = 1 << 15;
 /// A QP with that many sends outstanding.
 fn busy(work: u64) -> Pairs {
     let pair = Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE);
-    let mut batch = pair.queues.send.batch::<Gen2>();
+    let mut batch = start_batch::<Gen2>(&pair.queues.send);
     for wr_id in 0..work {
         let request = SendRequest {
             wr_id,

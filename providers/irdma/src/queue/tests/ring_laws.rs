@@ -5,6 +5,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::start_batch;
 use crate::format::{Opcode, ReceiveOpcodes, SendHeader};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Memory, Pair, Pairs};
@@ -132,7 +133,7 @@ fn send_laws<G: Generation>(change: fn(&mut SendQueueParts), history: &[Step]) -
         match step {
             Step::Post(list) => {
                 let pair = &mut pairs.0[0];
-                let mut batch = pair.queues.send.batch::<G>();
+                let mut batch = start_batch::<G>(&pair.queues.send);
                 let mut placed = 0;
                 for &work in list {
                     match place(&mut batch, next_id, work) {
@@ -262,7 +263,7 @@ proptest! {
             (parts.max_fragments, parts.max_inline) = (fragments, inline);
         });
         let promised = (512u64 - 258) >> shift;
-        let mut batch = pair.queues.send.batch::<Gen2>();
+        let mut batch = start_batch::<Gen2>(&pair.queues.send);
         for n in 0..promised {
             let choice = seed[n as usize];
             let shape = if choice % 2 == 0 {
