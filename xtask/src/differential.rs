@@ -1,13 +1,13 @@
 //! `cargo xtask differential`: random programs on this provider and on the C provider, compared.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use crate::packages;
 use crate::sim::Simulator;
 use crate::workspace::{cargo, run as build, target};
+use crate::{packages, plugin, suites};
 
 /// What is compared.
 #[derive(clap::Args)]
@@ -27,6 +27,9 @@ pub struct Options {
     /// Print both traces of every program
     #[arg(long)]
     verbose: bool,
+    /// Compare with rdma-core 65, which knows GEN3: both sides run on Debian forky's libraries
+    #[arg(long)]
+    with_65: bool,
     /// Options of the device, such as --gen 1 --transport iwarp
     #[arg(last = true)]
     device: Vec<String>,
@@ -36,10 +39,21 @@ pub struct Options {
 pub fn run(options: Options) -> Result<ExitCode> {
     packages::install(packages::BUILD.iter().chain(packages::DEMO))?;
     let simulator = Simulator::build()?;
-    let mut command = command(&simulator, options.programs, options.seed)?;
+    let mut command = if options.with_65 {
+        if !rustix::process::geteuid().is_root() {
+            bail!("--with-65 needs root, to mount the file system that its programs see");
+        }
+        let plugin = plugin::build(Some(&suites::development_root("forky")?))?;
+        let mut command = command(&simulator, &plugin.library, options.programs, options.seed)?;
+        command.arg("--release").arg("65").arg("--root").arg(suites::program_root("forky")?);
+        command
+    } else {
+        command(&simulator, &simulator.plugin().library, options.programs, options.seed)?
+    };
     command.args(options.replay.iter().flat_map(|file| ["--replay".as_ref(), file.as_os_str()]));
     command.args(options.plant.then_some("--plant")).args(options.verbose.then_some("--verbose"));
-    let status = command.args(device_options(&options.device)).status();
+    let device = if options.with_65 { newest(&options.device) } else { device_options(&options.device) };
+    let status = command.args(device).status();
     let status = status.context("the comparing program does not start")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -47,20 +61,24 @@ pub fn run(options: Options) -> Result<ExitCode> {
 /// The options of the device that are asked for, and the kernel that the C provider of Debian 12 was
 /// made for, unless it is another.
 pub fn device_options(asked: &[String]) -> Vec<String> {
-    let mut options = vec!["--".to_owned()];
-    options.extend_from_slice(asked);
+    let mut options = newest(asked);
     if !options.iter().any(|option| option.starts_with("--kernel")) {
         options.extend(["--kernel", "6.1"].map(str::to_owned));
     }
     options
 }
 
+/// The options of the device that are asked for, behind the mark that they begin there; the kernel is the newest.
+fn newest(asked: &[String]) -> Vec<String> {
+    std::iter::once("--".to_owned()).chain(asked.iter().cloned()).collect()
+}
+
 /// The comparing program, built, up to the options of the device.
-pub fn command(simulator: &Simulator, programs: u64, seed: u64) -> Result<Command> {
+pub fn command(simulator: &Simulator, plugin: &Path, programs: u64, seed: u64) -> Result<Command> {
     build(cargo("build").args(["--quiet", "--profile", "sim", "--package", "irdma-differential"]))?;
     let mut command = Command::new(target().join("sim/irdma-differential"));
     command.arg("compare").arg("--launcher").arg(simulator.launcher().get_program());
-    command.arg("--plugin").arg(&simulator.plugin().library);
+    command.arg("--plugin").arg(plugin);
     command.args(["--programs", &programs.to_string(), "--seed", &seed.to_string()]);
     Ok(command)
 }

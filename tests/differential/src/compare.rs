@@ -65,12 +65,16 @@ pub struct Difference<'a> {
     pub step: usize,
     /// Of the device.
     pub generation: u8,
+    /// Of rdma-core, whose C provider it is.
+    pub release: u32,
     /// What this project's provider did, and what the C provider.
     pub ours: Event<'a>,
     /// The same.
     pub c: Event<'a>,
     /// What this project's provider did before in this step.
     pub before: &'a [&'a str],
+    /// What it did after.
+    pub after: &'a [&'a str],
     /// All that the C provider did, this line left out.
     pub c_before: &'a [&'a str],
     /// What it did after.
@@ -83,14 +87,16 @@ impl<'a> Difference<'a> {
     where
         'a: 'b,
     {
-        let Difference { program, step, generation, before, c_before, c_after, .. } = *self;
+        let Difference { program, step, generation, release, before, after, c_before, c_after, .. } = *self;
         Difference {
             program,
             step,
             generation,
+            release,
             ours: self.ours.clone(),
             c: Event::parse(line),
             before,
+            after,
             c_before,
             c_after,
         }
@@ -125,10 +131,11 @@ pub enum Outcome {
     },
 }
 
-/// Compares, and counts the faults that were met.
+/// Compares, on a device of that generation and with the C provider of that release, and counts the faults
+/// that were met.
 pub fn compare(
     program: &Program,
-    generation: u8,
+    (generation, release): (u8, u32),
     [ours, c]: [&str; 2],
     met: &mut BTreeMap<&'static str, u64>,
 ) -> Outcome {
@@ -161,9 +168,11 @@ pub fn compare(
             }
         }
         let before = &lines[0][step_began..at[0].min(lines[0].len()).max(step_began)];
+        let after = lines[0].get(at[0] + 1..).unwrap_or_default();
         let (c_before, rest) = lines[1].split_at(at[1].min(lines[1].len()));
         let c_after = rest.get(1..).unwrap_or_default();
-        let difference = Difference { program, step, generation, ours, c, before, c_before, c_after };
+        let difference =
+            Difference { program, step, generation, release, ours, c, before, after, c_before, c_after };
         let Some((name, effect)) = faults::explain(&difference, &mut history) else {
             return Outcome::Different {
                 signature: difference.signature(),
@@ -214,7 +223,7 @@ mod tests {
     use super::*;
 
     fn outcome(program: &Program, ours: &str, c: &str) -> Outcome {
-        compare(program, 2, [ours, c], &mut BTreeMap::new())
+        compare(program, (2, 44), [ours, c], &mut BTreeMap::new())
     }
 
     fn is_different(outcome: &Outcome) -> bool {

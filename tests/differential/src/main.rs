@@ -45,6 +45,12 @@ pub struct Options {
     /// This project's provider
     #[arg(long)]
     plugin: PathBuf,
+    /// Release of rdma-core whose C provider it is compared with
+    #[arg(long, default_value_t = 44)]
+    release: u32,
+    /// Whose `/usr` the programs run on instead of this machine's
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
     /// How many programs
     #[arg(long, default_value_t = 1000)]
     programs: u64,

@@ -44,7 +44,7 @@ impl Pair<'_> {
         if self.options.plant {
             ours = planted(&ours);
         }
-        Ok(compare(program, self.generation, [&ours, &c], &mut self.met))
+        Ok(compare(program, (self.generation, self.options.release), [&ours, &c], &mut self.met))
     }
 }
 
@@ -99,7 +99,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         if done > 0 && done.is_multiple_of(MANY) {
             println!("{done} of {} programs", options.programs);
         }
-        let program = generate(&mut Random::new(seed));
+        let program = generate(&mut Random::new(seed), pair.generation);
         steps += program.len();
         match pair.run(&program)? {
             Outcome::Equal => {}
@@ -128,7 +128,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     if options.programs >= MANY {
         // It may be there no more, or hidden behind others; or it is of another device.
-        for fault in faults::names().filter(|fault| !pair.met.contains_key(fault)) {
+        for fault in faults::names(options.release).filter(|fault| !pair.met.contains_key(fault)) {
             println!("    never: {fault}");
         }
     }

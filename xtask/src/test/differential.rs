@@ -30,7 +30,7 @@ pub fn check(session: &mut Session) {
     for (name, device, programs) in RUNS {
         session.check_on_device("differential", name, |simulator, folder| {
             let programs = programs * times;
-            let mut command = differential::command(simulator, programs, 1)?;
+            let mut command = differential::command(simulator, &simulator.plugin().library, programs, 1)?;
             let device: Vec<String> = device.iter().map(|&option| option.to_owned()).collect();
             command.args(differential::device_options(&device));
             let limit = Duration::from_secs(PATIENCE * programs.div_ceil(1000));
@@ -40,7 +40,7 @@ pub fn check(session: &mut Session) {
         });
     }
     session.check_on_device("differential", "a planted difference is found", |simulator, folder| {
-        let mut command = differential::command(simulator, PLANTED, 1)?;
+        let mut command = differential::command(simulator, &simulator.plugin().library, PLANTED, 1)?;
         command.arg("--plant").args(differential::device_options(&[]));
         let limit = Duration::from_secs(PATIENCE);
         let finished = process::run(&mut command, &folder.join("output"), limit)?;

@@ -81,6 +81,13 @@ pub fn send(objects: &mut Objects<'_>, qp: Slot, list: &[Send]) -> Option<()> {
                 request.wr.ud.remote_qkey = Q_KEY;
             }
             IBV_WR_SEND_WITH_INV | IBV_WR_LOCAL_INV => {}
+            IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD => {
+                request.wr.atomic.remote_addr = arena::ADDRESS + u64::from(send.remote.offset);
+                request.wr.atomic.rkey = key?;
+                // All of its bits, in either word.
+                let number = u64::from(send.immediate).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (request.wr.atomic.compare_add, request.wr.atomic.swap) = (number, !number);
+            }
             _ => {
                 request.wr.rdma.remote_addr = arena::ADDRESS + u64::from(send.remote.offset);
                 request.wr.rdma.rkey = key?;

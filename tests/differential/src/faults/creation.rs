@@ -15,10 +15,10 @@ const PAGE: i64 = 4096;
 /// Bytes of a shadow area.
 const SHADOW: i64 = 64;
 
-/// Slots of a completion queue of so many entries: one is never used, and from the second generation
-/// on a completion may take two.
+/// Slots of a completion queue of so many entries: one is never used, and on the second generation
+/// a completion may take two.
 fn slots(difference: &Difference<'_>, entries: i64) -> i64 {
-    if difference.generation == 1 { (entries + 2) & !1 } else { 2 * (entries + 1) }
+    if difference.generation == 2 { 2 * (entries + 1) } else { (entries + 2) & !1 }
 }
 
 /// All of them.

@@ -74,7 +74,7 @@ impl Generator<'_> {
             length = self.random.within(1, length);
         }
         let access = if good || self.random.once_in(2) {
-            ALL
+            if self.generation == 3 { ALL | IBV_ACCESS_REMOTE_ATOMIC } else { ALL }
         } else {
             self.random.of(&[0, 1, 3, 5, 7, 15, 17, 2, 4, 8, 16, 32, ALL | 32, 64, 0x8000_0000, 1 << 20 | 1])
         };
@@ -112,7 +112,9 @@ impl Generator<'_> {
         self.model.cqs[usize::from(cq)] = Some(extended);
         if extended {
             let wc_flags = if good || self.random.once_in(2) {
+                // Path bits end the comparison with release 65, the one that knows the third generation.
                 self.random.of(&[0x7f, 0x7f, 0, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x47])
+                    & if self.generation == 3 { 0x3f } else { 0x7f }
             } else {
                 self.random.of(&[1 << 7, 1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 40])
             };
@@ -128,7 +130,8 @@ impl Generator<'_> {
         let pd = if good { 0 } else { self.pd() };
         let Some(send_cq) = any_of(self.random, &self.model.cqs, Option::is_some) else { return };
         let recv_cq = any_of(self.random, &self.model.cqs, Option::is_some).unwrap_or(send_cq);
-        let is_datagram = self.random.once_in(4);
+        // On the third generation a datagram ends the comparison, see the faults.
+        let is_datagram = self.random.once_in(if self.generation == 3 { 16 } else { 4 });
         let kind = match (is_datagram, good || !self.random.once_in(8)) {
             (true, true) => IBV_QPT_UD,
             (false, true) => IBV_QPT_RC,

@@ -91,6 +91,9 @@ impl Generator<'_> {
                 flags |= flag;
             }
         }
+        if self.generation == 3 && !pair.is_datagram && self.random.once_in(8) {
+            return self.atomic(pair, flags & !IBV_SEND_IP_CSUM);
+        }
         let can_inline = opcode != IBV_WR_RDMA_READ || self.random.once_in(10);
         let elements = if can_inline && self.random.once_in(3) && pair.inline > 0 {
             flags |= IBV_SEND_INLINE;
@@ -126,6 +129,29 @@ impl Generator<'_> {
             remote: Place { offset, key },
             ah: any_of(self.random, &self.model.ahs, |used| *used).unwrap_or(0),
             peer,
+            bind: self.bind_of_region(),
+        }
+    }
+
+    /// An atomic operation, with what it compares and adds; wrong in size or place now and then.
+    fn atomic(&mut self, pair: QueuePair, flags: u32) -> Send {
+        let mut element = self.element();
+        element.length = if self.random.once_in(100) { self.random.of(&[0, 4, 16]) } else { 8 };
+        let (mr, region) = self.region();
+        let within = self.random.below(region.length.clamp(8, 1000) - 7);
+        let mut offset = (region.offset + within).next_multiple_of(8);
+        if self.random.once_in(100) {
+            offset += self.random.within(1, 7);
+        }
+        Send {
+            opcode: self.random.of(&[IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD]),
+            flags,
+            elements: vec![element],
+            stale: false,
+            immediate: self.random.next() as u32,
+            remote: Place { offset, key: Key::Mr(mr) },
+            ah: 0,
+            peer: pair.peer,
             bind: self.bind_of_region(),
         }
     }
