@@ -1,8 +1,9 @@
 //! The launcher as a person uses it: commands, exit codes, and what programs see.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,17 @@ impl Launcher {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_irdma-sim"));
         command.args(arguments).env("XDG_RUNTIME_DIR", &self.folder).stdin(Stdio::null());
+        // A shell that starts the tests in the background has them ignore these, and a shell that was
+        // started so cannot trap them.
+        let heed_signals = || {
+            for signal in [libc::SIGINT, libc::SIGQUIT] {
+                // SAFETY: the default action is no function of ours.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            Ok(())
+        };
+        // SAFETY: `signal` may be called between fork and exec.
+        unsafe { command.pre_exec(heed_signals) };
         command
     }
 
@@ -87,6 +99,21 @@ fn build_library() {
 fn kill(process: i32, signal: i32) {
     // SAFETY: no pointers.
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+}
+
+/// Waits for a child that is about to end.
+fn ended(mut child: Child) -> ExitStatus {
+    let due = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > due {
+            child.kill().unwrap();
+            panic!("the launcher did not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -216,13 +243,13 @@ fn signals_are_passed_on() {
         let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut output, &mut line).unwrap();
         kill(child.id() as i32, signal);
-        assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
+        assert_eq!(ended(child).code(), Some(9), "{name}");
     }
     // A program without a handler ends by it.
-    let mut child = launcher.command(&["run", "--provider", "c", "--", "sleep", "100"]).spawn().unwrap();
+    let child = launcher.command(&["run", "--provider", "c", "--", "sleep", "100"]).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     kill(child.id() as i32, libc::SIGINT);
-    assert_eq!(child.wait().unwrap().code(), Some(128 + libc::SIGINT));
+    assert_eq!(ended(child).code(), Some(128 + libc::SIGINT));
 }
 
 #[test]
