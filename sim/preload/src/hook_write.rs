@@ -4,6 +4,7 @@
 //! then is there something to do, so that no other write gets any slower.
 
 use core::ffi::{c_int, c_void};
+use core::ptr;
 
 use crate::hook_paths::Original;
 use crate::manager;
@@ -50,19 +51,19 @@ pub unsafe extern "C-unwind" fn write(descriptor: c_int, buffer: *const c_void, 
             Ok(taken) => return taken as isize,
             Err(errno) => errno,
         };
-        let waits = errno == libc::EAGAIN && manager::waits(descriptor);
-        if !waits {
+        if errno != libc::EAGAIN || manager::waits(descriptor) == Ok(false) {
             system::set_errno(errno);
             return -1;
         }
+        // Of a descriptor that another thread has closed meanwhile no event comes any more; who waits
+        // for one already when that happens goes on waiting, as in the kernel.
         let mut watched = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, which lives until the call returns.
-        if unsafe { poll(&mut watched, 1, -1) } < 0 {
-            return -1;
-        }
-        if watched.revents & libc::POLLNVAL != 0 {
-            // Another thread has closed it.
-            system::set_errno(libc::EBADF);
+        let ready = unsafe { poll(&mut watched, 1, -1) };
+        // SAFETY: no entries.
+        let interrupted =
+            ready > 0 && watched.revents & libc::POLLNVAL != 0 && unsafe { poll(ptr::null_mut(), 0, -1) } < 0;
+        if ready < 0 || interrupted {
             return -1;
         }
     }

@@ -57,9 +57,9 @@ fn open(descriptor: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether a program wants to wait for events.
-pub fn waits(descriptor: i32) -> bool {
-    flags(descriptor).is_ok_and(|flags| flags & libc::O_NONBLOCK == 0)
+/// Whether a program wants to wait for events; an error if the descriptor is closed.
+pub fn waits(descriptor: i32) -> Result<bool, Errno> {
+    Ok(flags(descriptor)? & libc::O_NONBLOCK == 0)
 }
 
 /// Status flags of a descriptor.
