@@ -42,3 +42,4 @@ mod registration;
 mod send_header;
 mod srq;
 mod table;
+mod work_request;

@@ -37,6 +37,7 @@ pub fn configure() {
     TO_STANDARD_ERROR.store(environment::level(environment::DEBUG), Ordering::Relaxed);
 }
 
+// SAFETY: the signature is that of POSIX.
 unsafe extern "C" {
     /// POSIX's; formats into one write to a descriptor.
     pub fn dprintf(descriptor: c_int, format: *const c_char, ...) -> c_int;

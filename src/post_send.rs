@@ -3,19 +3,18 @@
 use core::ffi::c_int;
 use core::mem::offset_of;
 
-use irdma_hw::format::{DatagramDestination, SendHeader};
+use irdma_hw::format::SendHeader;
 use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation, WithPush};
 use irdma_hw::limits::HardwareGeneration;
-use irdma_hw::queue::{Atomic, Bind, Refusal, SendBatch, SendRequest, Service, Sge, Side};
+use irdma_hw::queue::{Refusal, SendBatch, Service, Sge, Side};
 use irdma_hw::registers;
 use rdma_core_sys::bindings::*;
 
-use crate::ah::AddressHandle;
 use crate::post_recv::list_of;
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
 use crate::refusal;
-use crate::send_header;
+use crate::work_request::{header_of, message_of, place_without_data, receiver};
 
 // Without a call but such as end it, so that the common way needs no stack.
 unsafe extern "C" fn post_send<G: Generation>(
@@ -276,16 +275,6 @@ unsafe fn is_simple(qp: &QueuePair, work: *const ibv_send_wr) -> bool {
     (has_remote || opcode == IBV_WR_SEND) && flags & IBV_SEND_INLINE == 0
 }
 
-/// The header of a work request, without its lower half.
-///
-/// # Safety
-/// There is one.
-#[inline(always)]
-unsafe fn header_of(qp: &QueuePair, work: *const ibv_send_wr) -> SendHeader {
-    // SAFETY: as the caller promises.
-    unsafe { send_header::of((*work).opcode, (*work).send_flags | qp.always) }
-}
-
 /// Operation and flags.
 ///
 /// # Safety
@@ -407,151 +396,6 @@ unsafe fn place_inline<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Res
         // As above.
         qp.queues.send.batch::<G>().inline(&message.request, list, message.immediate)
     }
-}
-
-/// A work request that moves a message, without its data.
-struct Message {
-    request: SendRequest,
-    immediate: Option<u32>,
-}
-
-/// The message of a work request; `None` if it is not about moving one.
-///
-/// # Safety
-/// What the request points to is valid for its opcode.
-#[inline(always)]
-unsafe fn message_of(qp: &QueuePair, work: &ibv_send_wr) -> Result<Option<Message>, Refusal> {
-    let opcode = work.opcode;
-    if opcode > 31 || qp.postable >> opcode & 1 == 0 {
-        return Err(Refusal::Invalid);
-    }
-    // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
-    unsafe {
-        let (key, remote) = match opcode {
-            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM if qp.queues.service() == Service::Datagram => {
-                receiver(&work.wr.ud)?
-            }
-            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM => (0, 0),
-            IBV_WR_SEND_WITH_INV => (work.__bindgen_anon_1.invalidate_rkey, 0),
-            IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_RDMA_READ => {
-                (work.wr.rdma.rkey, work.wr.rdma.remote_addr)
-            }
-            _ => return Ok(None),
-        };
-        let header = send_header::with_key(header_of(qp, work), key);
-        let immediate = matches!(opcode, IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM)
-            .then(|| u32::from_be(work.__bindgen_anon_1.imm_data));
-        Ok(Some(Message { request: SendRequest { wr_id: work.wr_id, header, remote }, immediate }))
-    }
-}
-
-/// Places a work request that is not about moving messages.
-///
-/// # Safety
-/// What the request points to is valid for its opcode, and the send lock is held.
-#[inline(never)]
-unsafe fn place_without_data<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
-    // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
-    unsafe {
-        // What it places is announced by the caller.
-        let batch = &mut qp.queues.send.batch::<G>();
-        let mut request = SendRequest { wr_id: work.wr_id, header: header_of(qp, work), remote: 0 };
-        match work.opcode {
-            IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD => {
-                request.remote = work.wr.atomic.remote_addr;
-                request.header = request.header.with_remote_key(work.wr.atomic.rkey);
-                let list = list_of(work.sg_list, work.num_sge)?;
-                place_atomic(batch, request, work, list)
-            }
-            IBV_WR_LOCAL_INV => batch.invalidate(&request, work.__bindgen_anon_1.invalidate_rkey),
-            IBV_WR_BIND_MW => place_bind(qp, batch, request, work),
-            _ => Err(Refusal::Invalid),
-        }
-    }
-}
-
-/// The receiver of a datagram: lower half of the header, and word 2.
-///
-/// # Safety
-/// The address handle is alive, unless it is NULL.
-#[inline(always)]
-unsafe fn receiver(to: &ibv_send_wr__bindgen_ty_2__bindgen_ty_3) -> Result<(u32, u64), Refusal> {
-    if to.ah.is_null() {
-        return Err(Refusal::Invalid);
-    }
-    let remote = DatagramDestination::default().with_q_key(to.remote_qkey).with_queue_pair(to.remote_qpn);
-    // SAFETY: as the caller promises.
-    Ok((unsafe { AddressHandle::number_of(to.ah) }, remote.bits()))
-}
-
-/// Places an atomic.
-fn place_atomic<G: Generation>(
-    batch: &mut SendBatch<'_, G>,
-    request: SendRequest,
-    work: &ibv_send_wr,
-    list: &[Sge],
-) -> Result<(), Refusal> {
-    // SAFETY: the member of the opcode.
-    let operands = unsafe { work.wr.atomic };
-    let atomic = if work.opcode == IBV_WR_ATOMIC_CMP_AND_SWP {
-        Atomic { operand: operands.swap, compare: operands.compare_add }
-    } else {
-        Atomic { operand: operands.compare_add, compare: 0 }
-    };
-    batch.atomic(&request, list, atomic)
-}
-
-/// Places a window bind; a window of type 2 has its new key once that is done.
-///
-/// # Safety
-/// Window and region are alive, unless they are NULL.
-unsafe fn place_bind<G: Generation>(
-    qp: &QueuePair,
-    batch: &mut SendBatch<'_, G>,
-    request: SendRequest,
-    work: &ibv_send_wr,
-) -> Result<(), Refusal> {
-    // SAFETY: the member of the opcode, and as the caller promises.
-    unsafe {
-        let work = work.__bindgen_anon_2.bind_mw;
-        let window = work.mw.as_mut().ok_or(Refusal::Invalid)?;
-        let bind = bind_of(qp, window, work.rkey, &work.bind_info)?;
-        batch.bind(&request, &bind)?;
-        if !bind.type_1 {
-            window.rkey = bind.window_key;
-        }
-    }
-    Ok(())
-}
-
-/// A bind as the hardware half takes it; a window of type 2 takes the low byte of `rkey` only.
-///
-/// # Safety
-/// The region is alive, unless it is NULL.
-pub unsafe fn bind_of(
-    qp: &QueuePair,
-    window: &ibv_mw,
-    rkey: u32,
-    asked: &ibv_mw_bind_info,
-) -> Result<Bind, Refusal> {
-    // SAFETY: as the caller promises; every region is inside a verbs_mr, as its first field.
-    let region = unsafe { asked.mr.cast::<verbs_mr>().as_ref() }.ok_or(Refusal::Invalid)?;
-    let type_1 = window.type_ == IBV_MW_TYPE_1;
-    if !type_1 && region.access as u32 & IBV_ACCESS_ZERO_BASED != 0 {
-        return Err(Refusal::Invalid);
-    }
-    let allows = |right: ibv_access_flags| asked.mw_access_flags & right != 0;
-    let has_atomics = qp.postable >> IBV_WR_ATOMIC_FETCH_AND_ADD & 1 != 0;
-    Ok(Bind {
-        window_key: if type_1 { rkey } else { window.rkey & !0xFF | rkey & 0xFF },
-        region_key: region.ibv_mr.rkey,
-        address: (!allows(IBV_ACCESS_ZERO_BASED)).then_some(asked.addr),
-        length: asked.length,
-        remote_read: allows(IBV_ACCESS_REMOTE_READ),
-        remote_write: allows(IBV_ACCESS_REMOTE_WRITE),
-        remote_atomic: has_atomics && allows(IBV_ACCESS_REMOTE_ATOMIC),
-        type_1,
-    })
 }
 
 /// Has a context post to queue pairs with push pages as well. GEN1 has none.

@@ -16,12 +16,12 @@ use rdma_core_sys::bindings::*;
 
 use crate::ah::AddressHandle;
 use crate::post_recv::list_of;
-use crate::post_send::bind_of;
 use crate::qp::QueuePair;
 use crate::qp_batch::{
     Bound, CLOSED, FAILED, NEEDS_DATA, NEEDS_DESTINATION, SPECIAL, Special, abort, add, complete, pair_of,
     place, start,
 };
+use crate::work_request::bind_of;
 
 unsafe extern "C" fn send<const NEEDS: u8>(qp: *mut ibv_qp_ex) {
     // SAFETY: of ours.

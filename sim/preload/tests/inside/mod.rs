@@ -151,6 +151,7 @@ fn manager() {
     assert_eq!(write(-1, &COMMAND), Err(libc::EBADF));
 }
 
+// SAFETY: the signature is that of POSIX.
 unsafe extern "C" {
     fn pthread_cancel(thread: libc::pthread_t) -> libc::c_int;
 }
@@ -162,6 +163,7 @@ extern "C-unwind" fn wait_for_ever(node: *mut libc::c_void) -> *mut libc::c_void
     std::ptr::null_mut()
 }
 
+// SAFETY: the signature is that of POSIX; a cancelled thread unwinds through it.
 unsafe extern "C-unwind" {
     #[link_name = "write"]
     fn write_unwinding(descriptor: RawFd, bytes: *const libc::c_void, length: usize) -> isize;
