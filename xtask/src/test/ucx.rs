@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 use super::session::{Session, Verdict};
 use crate::process::{self, Running};
 use crate::sim::{Device, Provider, Simulator};
+use crate::workspace::{cargo, run, target};
 
 /// Longest time one program may take.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -20,6 +21,9 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// What both sides are told: no other device, and which GID. With an IPv4 one, UCX 1.13 drops every
 /// datagram: it takes the service level in a completion for the kind of packet that mlx5 has there.
 const SETTINGS: &[(&str, &str)] = &[("UCX_NET_DEVICES", "irdma0:1"), ("UCX_IB_GID_INDEX", "0")];
+
+/// Reliable and unreliable.
+const TRANSPORTS: &[&str] = &["rc_v", "ud_v"];
 
 /// `ucx_perftest`: messages with tags, active messages, and what goes to memory.
 const TESTS: &[&str] = &[
@@ -34,7 +38,8 @@ const TESTS: &[&str] = &[
     "-t ucp_fadd -s 8 -n 300 -w 30",
 ];
 
-/// Every test over both transports.
+/// What it has, and over both transports the program that looks at the data (tests/ucx) and every test
+/// of `ucx_perftest`, which does not.
 pub fn check(session: &mut Session) {
     session.check_on_device("ucx", "ucx_info -d -e", |simulator, folder| {
         let mut command = simulator.run(Provider::Ours);
@@ -47,7 +52,18 @@ pub fn check(session: &mut Session) {
         }
         Ok(Verdict::Passed)
     });
-    for transport in ["rc_v", "ud_v"] {
+    for transport in TRANSPORTS {
+        let name = format!("every byte over {transport}");
+        session.check_on_device("ucx", &name, |simulator, folder| {
+            run(cargo("build").args(["--quiet", "--package", "irdma-ucx"]))?;
+            let mut command = simulator.run(Provider::Ours);
+            command.args(["--gen", "3", "--"]).arg(target().join("debug/irdma-ucx"));
+            command.envs(SETTINGS.iter().copied()).env("UCX_TLS", transport);
+            let finished = process::run(&mut command, &folder.join("output"), LIMIT)?;
+            ensure!(finished.succeeded(), "{}", finished.explain());
+            ensure!(finished.output.contains("all as sent"), "{}", finished.explain());
+            Ok(Verdict::Passed)
+        });
         for test in TESTS {
             let name = format!("ucx_perftest {test} over {transport}");
             session.check_on_device("ucx", &name, |simulator, folder| {
