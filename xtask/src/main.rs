@@ -1,6 +1,7 @@
 //! The project's commands: `cargo xtask demo`, `build`, `test`, `pyverbs`, `bench`, `differential`,
-//! `sim`.
+//! `vm`, `sim`.
 
+mod apt;
 mod bench;
 mod demo;
 mod differential;
@@ -14,6 +15,7 @@ mod pyverbs;
 mod sim;
 mod suites;
 mod test;
+mod vm;
 mod workspace;
 
 use std::ffi::OsString;
@@ -51,6 +53,8 @@ enum Task {
     Bench(bench::Options),
     /// Run random programs on this provider and on the C provider, and compare what they do
     Differential(differential::Options),
+    /// Boot the real kernel in a virtual machine and run the tests, or a command, in it
+    Vm(vm::Options),
     /// Run a program on the software device
     Sim {
         #[command(flatten)]
@@ -79,6 +83,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Pyverbs(options) => pyverbs::run(options),
         Task::Bench(options) => bench::run(options),
         Task::Differential(options) => differential::run(options),
+        Task::Vm(options) => vm::run(options),
         Task::Sim { options, program } => {
             packages::install(packages::BUILD.iter().chain(packages::DEMO))?;
             let mut command = options.command(&Simulator::build()?);

@@ -91,6 +91,11 @@ impl Running {
         })
     }
 
+    /// Time since its start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Asks it to end. Not by SIGINT, which what a shell started in the background ignores.
     pub fn terminate(&self) {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {

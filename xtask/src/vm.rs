@@ -1,0 +1,125 @@
+//! `cargo xtask vm`: the real kernel in a virtual machine.
+
+mod archive;
+mod case;
+mod device;
+mod disk;
+mod fleet;
+mod guest;
+mod initrd;
+mod kernel;
+mod kernel_log;
+mod list;
+mod machine;
+mod packages;
+mod report;
+mod session;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use irdma_vm_agent::End;
+
+use crate::sim::Provider;
+use crate::workspace::target;
+use crate::{packages as machine_packages, process};
+use fleet::{Fleet, Parts};
+use report::Report;
+use session::Selection;
+
+/// What is done.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Generation of the device: 3 (stock idpf.ko) or 2 (a stand-in for ice.ko)
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=3))]
+    r#gen: u32,
+    /// Whose provider the guest has (the tests: both without this; a command: ours)
+    #[arg(long)]
+    provider: Option<Provider>,
+    /// How many guests are on the device
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    guests: u32,
+    /// Boot a guest with this terminal as its console
+    #[arg(long, conflicts_with_all = ["update", "command"])]
+    shell: bool,
+    /// Only the short list of tests
+    #[arg(long, conflicts_with = "command")]
+    short: bool,
+    /// Only tests whose GROUP/NAME contains this
+    #[arg(long, value_name = "WORD", default_value = "", conflicts_with = "command")]
+    filter: String,
+    /// Seconds after which a command is killed
+    #[arg(long, default_value_t = 600)]
+    limit: u32,
+    /// Pin the versions of the machine's packages that the mirror has now, and do nothing else
+    #[arg(long)]
+    update: bool,
+    /// Send nothing over the device's ordinary network side
+    #[arg(long)]
+    without_lan: bool,
+    /// Another program that plays the device
+    #[arg(long, value_name = "PROGRAM")]
+    device: Option<PathBuf>,
+    /// A command to run in the guest, instead of the tests
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// Does it.
+pub fn run(options: Options) -> Result<ExitCode> {
+    if options.update {
+        packages::update()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    machine_packages::install(machine_packages::BUILD)?;
+    process::adopt_orphans()?;
+    let parts = Parts::build(options.r#gen, !options.without_lan, options.device.as_deref())?;
+    let logs = target().join("vm-logs");
+    if options.shell {
+        let provider = options.provider.unwrap_or(Provider::Ours);
+        let status = fleet::shell(&parts, provider, &logs.join("shell"))?;
+        return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    if !options.command.is_empty() {
+        return command(&parts, &options, &logs.join("command"));
+    }
+    let providers = options.provider.map_or(vec![Provider::Ours, Provider::C], |provider| vec![provider]);
+    let selection = Selection { generation: options.r#gen, is_short: options.short, word: &options.filter };
+    let mut report = Report::default();
+    for &provider in &providers {
+        let logs = logs.join(format!("gen{}-{provider}", options.r#gen));
+        session::run(&parts, &selection, provider, options.guests, &logs, &mut report);
+    }
+    let has_passed = report.print(&providers);
+    println!("The output of every test and the logs of the machines are under {}.", logs.display());
+    Ok(if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the command of the options in a guest; ends with its exit code.
+fn command(parts: &Parts, options: &Options, logs: &Path) -> Result<ExitCode> {
+    let provider = options.provider.unwrap_or(Provider::Ours);
+    let mut fleet = Fleet::boot(parts, provider, options.guests, logs)?;
+    let guest = &mut fleet.guests[0];
+    let script = options.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let run = guest.start(&script, options.limit, 0)?;
+    guest.shown = Some(run);
+    let finished = guest.finish(run)?;
+    let trouble = kernel_log::trouble(guest.kernel(0)).map(str::to_owned);
+    fleet.end()?;
+    if let Some(line) = trouble {
+        bail!("the guest's kernel says: {line}; its log is in {}", logs.display());
+    }
+    Ok(match finished.end {
+        End::Exit(code) => ExitCode::from(code),
+        other => {
+            eprintln!("the command ended by {other:?}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// A word as the shell takes it for one.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

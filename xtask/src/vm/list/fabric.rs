@@ -1,0 +1,52 @@
+//! What stands on verbs: rdma-core's Python tests, UCX, libfabric, MPI.
+
+use super::{Listens, Test};
+
+macro_rules! ucx {
+    ($transport:literal, $test:literal) => {
+        Test::pair(
+            concat!("ucx ", $transport, " ", $test),
+            Listens::Tcp(13337),
+            concat!("ucx ", $transport, " -t ", $test),
+            concat!("ucx ", $transport, " -t ", $test, " $SERVER"),
+        )
+        .within(60)
+        .only_on(3)
+    };
+}
+
+macro_rules! fi_pingpong {
+    ($name:literal, $options:literal) => {
+        Test::pair(
+            $name,
+            Listens::Tcp(47592),
+            concat!("fi_pingpong -c -I 50 -d $DEV ", $options),
+            concat!("fi_pingpong -c -I 50 -d $DEV ", $options, " $SERVER"),
+        )
+        .within(60)
+    };
+}
+
+/// The table.
+pub fn tests() -> Vec<Test> {
+    vec![
+        ucx!("rc_v", "tag_lat -s 8 -n 200 -w 20"),
+        ucx!("rc_v", "tag_bw -s 65536 -n 50 -w 5"),
+        ucx!("rc_v", "ucp_am_lat -s 1024 -n 200 -w 20"),
+        ucx!("rc_v", "ucp_am_bw -s 65536 -n 50 -w 5"),
+        ucx!("rc_v", "ucp_put_lat -s 8 -n 200 -w 20"),
+        ucx!("rc_v", "ucp_put_bw -s 65536 -n 50 -w 5"),
+        ucx!("rc_v", "ucp_get -s 8 -n 200 -w 20"),
+        ucx!("rc_v", "ucp_get -s 65536 -n 50 -w 5"),
+        ucx!("rc_v", "ucp_fadd -s 8 -n 200 -w 20"),
+        ucx!("ud_v", "tag_lat -s 8 -n 200 -w 20"),
+        ucx!("ud_v", "tag_bw -s 65536 -n 50 -w 5"),
+        ucx!("ud_v", "ucp_am_lat -s 1024 -n 200 -w 20"),
+        ucx!("ud_v", "ucp_put_lat -s 8 -n 200 -w 20"),
+        ucx!("ud_v", "ucp_get -s 65536 -n 50 -w 5"),
+        fi_pingpong!("fi_pingpong verbs", "-p verbs -e msg"),
+        fi_pingpong!("fi_pingpong rxm", "-p 'verbs;ofi_rxm' -e rdm"),
+        fi_pingpong!("fi_pingpong rxd", "-p 'verbs;ofi_rxd' -e rdm"),
+        fi_pingpong!("fi_pingpong datagrams", "-p verbs -e dgram"),
+    ]
+}

@@ -1,0 +1,17 @@
+//! What shows the device and its objects.
+
+use super::Test;
+
+/// The table.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::alone("devinfo", "ibv_devinfo -v -d $DEV").short(),
+        Test::alone("devices", "ibv_devices | grep $DEV"),
+        Test::alone(
+            "rdma-link",
+            "rdma link show $DEV/1 | grep 'state ACTIVE physical_state LINK_UP netdev '",
+        ),
+        Test::alone("ucx_info", "ucx_info -d | grep -A3 'Device: $DEV'"),
+        Test::alone("fi_info", "fi_info -p verbs"),
+    ]
+}

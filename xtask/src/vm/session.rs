@@ -1,0 +1,82 @@
+//! The list of tests, for each provider in a machine of its own.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::fleet::{Fleet, Parts};
+use super::list::{self, Group, Outcome, Test};
+use super::report::Report;
+use super::{case, kernel_log};
+use crate::sim::Provider;
+
+/// Which tests are run.
+pub struct Selection<'words> {
+    /// Generation of the device.
+    pub generation: u32,
+    /// Only the short list.
+    pub is_short: bool,
+    /// Only tests whose `GROUP/NAME` contains this.
+    pub word: &'words str,
+}
+
+impl Selection<'_> {
+    fn has(&self, group: &str, test: &Test) -> bool {
+        (test.is_short || !self.is_short)
+            && test.only.is_none_or(|only| only == self.generation)
+            && format!("{group}/{}", test.name).contains(self.word)
+    }
+}
+
+/// Runs the selected tests with one provider; what happens is noted in `report`.
+pub fn run(
+    parts: &Parts,
+    selection: &Selection,
+    provider: Provider,
+    guests: u32,
+    logs: &Path,
+    report: &mut Report,
+) {
+    let started = Instant::now();
+    let mut fleet = match Fleet::boot(parts, provider, guests, logs) {
+        Ok(fleet) => fleet,
+        Err(error) => return report.trouble(format!("{provider}: the guest does not come up: {error:#}")),
+    };
+    println!("        {provider}: booted in {:.1} s", started.elapsed().as_secs_f64());
+    for guest in &fleet.guests {
+        if let Some(line) = kernel_log::trouble(guest.kernel(0)) {
+            report.trouble(format!("{provider}: the kernel says while it boots: {line}"));
+        }
+    }
+    let result = run_groups(&mut fleet, &list::groups(), selection, provider, logs, report);
+    if let Err(error) = result.and_then(|()| fleet.end()) {
+        report.trouble(format!("{provider}: {error:#}"));
+    }
+    println!("        {provider}: {:.1} s", started.elapsed().as_secs_f64());
+}
+
+fn run_groups(
+    fleet: &mut Fleet,
+    groups: &[Group],
+    selection: &Selection,
+    provider: Provider,
+    logs: &Path,
+    report: &mut Report,
+) -> Result<()> {
+    for group in groups {
+        for test in group.tests.iter().filter(|test| selection.has(group.name, test)) {
+            let started = Instant::now();
+            let result = case::carry_out(fleet, group.name, test, logs);
+            let outcome = match &result {
+                Ok(outcome) => outcome.clone(),
+                Err(error) => Outcome::Failed(format!("{error:#}")),
+            };
+            let seconds = started.elapsed().as_secs_f64();
+            println!("{seconds:>6.1} s  {provider}/{}/{}: {outcome}", group.name, test.name);
+            report.note(group.name, test.name, provider, outcome);
+            result?;
+        }
+    }
+    Ok(())
+}
