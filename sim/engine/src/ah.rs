@@ -24,12 +24,12 @@ impl<P: Platform> Engine<P> {
     /// Creates an address handle.
     ///
     /// # Errors
-    /// Unknown protection domain or function, no number left.
-    pub fn create_ah(&mut self, handle: AddressHandle) -> Result<AhId, EngineError> {
-        if !self.pds.contains(handle.pd) || self.functions.get(handle.function as usize).is_none() {
+    /// Unknown protection domain; the number is taken, or none is left.
+    pub fn create_ah(&mut self, handle: AddressHandle, number: Option<u32>) -> Result<AhId, EngineError> {
+        if !self.pds.contains(handle.pd) {
             return Err(EngineError::NotFound);
         }
-        self.address_handles.insert(handle)
+        self.address_handles.insert(handle.pd.function, number, handle)
     }
 
     /// Takes an address handle away.

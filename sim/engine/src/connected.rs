@@ -10,7 +10,7 @@ use crate::mr::Right;
 use crate::platform::{CopyFault, Platform};
 use crate::receive::{Arrival, Refusal};
 use crate::send::{Outcome, Sender};
-use crate::spec::{QpId, QpState};
+use crate::spec::{Id, QpId, QpState};
 use crate::wqe::{Fragment, Fragments, Payload, Remote, Tail};
 
 /// The event for memory of a region that is not there any more.
@@ -33,16 +33,18 @@ impl<P: Platform> Engine<P> {
     /// to, ready to receive, and connected back to it.
     fn peer(&self, qp: QpId) -> Option<QpId> {
         let sender = self.qps.get(qp)?;
-        let number = sender.attributes.destination_qp;
-        let peer = self.qps.get(number)?;
+        let to = &sender.attributes;
+        let function = self.route(to.destination_mac, &to.destination_gid)?;
+        let id = Id { function, number: to.destination_qp };
+        let peer = self.qps.get(id)?;
+        let back = &peer.attributes;
         let receives =
             matches!(peer.state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
         (receives
             && peer.service == sender.service
-            && self.function_of(&sender.attributes.destination_gid) == Some(peer.function)
-            && peer.attributes.destination_qp == qp
-            && self.function_of(&peer.attributes.destination_gid) == Some(sender.function))
-        .then_some(number)
+            && back.destination_qp == qp.number
+            && self.route(back.destination_mac, &back.destination_gid) == Some(qp.function))
+        .then_some(id)
     }
 
     pub(crate) fn send_message(&mut self, sender: &Sender, payload: &Payload, tail: &Tail) -> Outcome {

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::event::{AsyncEvent, Source, Subject, code};
 use crate::format::{Field, QUANTUM, word};
 use crate::platform::{MemoryFault, Platform};
-use crate::spec::{CqId, CqRing, CqSpec, EngineError, Span};
+use crate::spec::{CqId, CqRing, CqSpec, EngineError, FunctionId, Span};
 
 /// Most slots of a ring.
 const MAX_ENTRIES: u32 = 1 << 21;
@@ -70,11 +70,11 @@ impl From<MemoryFault> for CqFailure {
 }
 
 impl<B> Cq<B> {
-    fn new(spec: CqSpec<B>, slot_size: usize) -> Self {
+    fn new(spec: CqSpec<B>) -> Self {
         Self {
             ring: spec.ring,
             shadow: spec.shadow,
-            slot_size,
+            slot_size: spec.slot_bytes,
             tail: 0,
             polarity: true,
             used: 0,
@@ -213,16 +213,28 @@ impl<B> Cq<B> {
     }
 }
 
+fn check_cq_ring<B>(ring: &CqRing<B>, slot_bytes: usize) -> Result<(), EngineError> {
+    let bytes = u64::from(ring.entries) * slot_bytes as u64;
+    let fits = (2..=MAX_ENTRIES).contains(&ring.entries) && ring.ring.offset.checked_add(bytes).is_some();
+    if fits && matches!(slot_bytes, 32 | 64) { Ok(()) } else { Err(EngineError::Invalid) }
+}
+
 impl<P: Platform> Engine<P> {
     /// Creates a completion queue; its ring is empty and starts with polarity 1.
     ///
     /// # Errors
-    /// A ring of less than two or more than 2^21 slots, or beyond the address space; no number left.
-    pub fn create_cq(&mut self, spec: CqSpec<P::Backing>) -> Result<CqId, EngineError> {
-        self.check_cq_ring(&spec.ring)?;
+    /// Unknown function; slots of another size; a ring of less than two or more than 2^21 slots, or beyond the address
+    /// space; the number is taken, or none is left.
+    pub fn create_cq(
+        &mut self,
+        function: FunctionId,
+        spec: CqSpec<P::Backing>,
+        number: Option<u32>,
+    ) -> Result<CqId, EngineError> {
+        self.check_function(function)?;
+        check_cq_ring(&spec.ring, spec.slot_bytes)?;
         spec.shadow.offset.checked_add(SHADOW_BYTES as u64).ok_or(EngineError::Invalid)?;
-        let slot_size = self.config.cqe_size;
-        self.cqs.insert(Cq::new(spec, slot_size))
+        self.cqs.insert(function, number, Cq::new(spec))
     }
 
     /// Gives the queue another ring; completions from now on go there, from index 0 with
@@ -231,8 +243,8 @@ impl<P: Platform> Engine<P> {
     /// # Errors
     /// Unknown queue; a ring as [`Self::create_cq`] refuses it.
     pub fn resize_cq(&mut self, cq: CqId, ring: CqRing<P::Backing>) -> Result<(), EngineError> {
-        self.check_cq_ring(&ring)?;
         let queue = self.cqs.get_mut(cq).ok_or(EngineError::NotFound)?;
+        check_cq_ring(&ring, queue.slot_size)?;
         // A shadow area out of reach shows itself when the next CQE is written.
         let _ = queue.refresh(&mut self.platform);
         queue.resize(ring);
@@ -254,7 +266,8 @@ impl<P: Platform> Engine<P> {
         Ok(())
     }
 
-    /// Puts a hand-made CQE into the queue (fault injection); the device sets the valid bits.
+    /// Puts a hand-made CQE into the queue (of the control queue's commands; fault injection);
+    /// the device sets the valid bits.
     /// `bytes` is a slot, or two slots of 32 bytes: a CQE and its extension.
     ///
     /// # Errors
@@ -276,14 +289,6 @@ impl<P: Platform> Engine<P> {
             Err(CqFailure::Fault) => return Err(EngineError::Fault),
         }
         self.notify_cq(cq, Q3_SOLICITED.is_set(words[3]) || Q3_ERROR.is_set(words[3]));
-        Ok(())
-    }
-
-    fn check_cq_ring(&self, ring: &CqRing<P::Backing>) -> Result<(), EngineError> {
-        let bytes = u64::from(ring.entries) * self.config.cqe_size as u64;
-        if !(2..=MAX_ENTRIES).contains(&ring.entries) || ring.ring.offset.checked_add(bytes).is_none() {
-            return Err(EngineError::Invalid);
-        }
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! Completion queue entries as the device writes them.
 
 use crate::format::{Field, VALID};
-use crate::spec::QpId;
 
 const Q0_LENGTH: Field = Field::new(31, 0);
 const Q0_TIMESTAMP: Field = Field::new(63, 32);
@@ -37,7 +36,7 @@ pub(crate) struct Completion {
     pub(crate) context: u64,
     /// Invalidated STag, or source QP number of a datagram.
     pub(crate) tag: u32,
-    pub(crate) qp: QpId,
+    pub(crate) qp: u32,
     pub(crate) minor: u16,
     pub(crate) major: u16,
     /// WQE index in quanta.

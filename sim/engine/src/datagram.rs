@@ -7,12 +7,12 @@ use crate::engine::Engine;
 use crate::event::code;
 use crate::platform::Platform;
 use crate::send::{Outcome, Sender};
-use crate::spec::{AddressHandle, Gid, QpId, QpState, Service};
+use crate::spec::{AddressHandle, Gid, Id, Mac, QpId, QpState, Service};
 use crate::wire::{GRH_BYTES, Message, is_ipv4, network_header, receive_opcode};
 use crate::wqe::{Payload, Tail, Target};
 
 /// The queue pair number that multicast is sent to.
-const MULTICAST_QP: QpId = 0xff_ffff;
+const MULTICAST_QP: u32 = 0xff_ffff;
 /// A Q_Key with this bit means the sender's own.
 const OWN_Q_KEY: u32 = 1 << 31;
 
@@ -36,7 +36,8 @@ impl<P: Platform> Engine<P> {
         if length > self.config.port_mtu.into() {
             return Outcome::Failed(code::DATAGRAM_TOO_LONG);
         }
-        let Some(handle) = self.address_handles.get(target.handle).cloned() else {
+        let handle = Id { function: sender.qp.function, number: target.handle };
+        let Some(handle) = self.address_handles.get(handle).cloned() else {
             return Outcome::Failed(code::INVALID_ADDRESS_HANDLE);
         };
         if handle.pd != sender.pd {
@@ -57,7 +58,7 @@ impl<P: Platform> Engine<P> {
             q_key: if target.q_key & OWN_Q_KEY == 0 { target.q_key } else { own_q_key },
             completion: Completion {
                 length: packet.len() as u32,
-                tag: sender.qp,
+                tag: sender.qp.number,
                 invalidated_or_ipv4: is_ipv4(&handle),
                 solicited: tail.solicited,
                 opcode: receive_opcode(self.config.generation, Message::Datagram, false, tail),
@@ -73,18 +74,15 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Whom a datagram reaches.
-    fn receivers(&self, handle: &AddressHandle, number: QpId) -> Vec<QpId> {
+    fn receivers(&self, handle: &AddressHandle, number: u32) -> Vec<QpId> {
         let group = &handle.destination_gid;
         if is_multicast(group) {
             let members = self.multicast.get(group).filter(|_| number == MULTICAST_QP);
             return members.into_iter().flatten().copied().collect();
         }
-        let function = self.function_of(group);
-        let there = self
-            .qps
-            .get(number)
-            .is_some_and(|qp| qp.service == Service::UnreliableDatagram && Some(qp.function) == function);
-        if there { vec![number] } else { Vec::new() }
+        let id = self.route(handle.destination_mac, group).map(|function| Id { function, number });
+        let there = |id: &QpId| self.qps.get(*id).is_some_and(|qp| qp.service == Service::UnreliableDatagram);
+        id.filter(there).into_iter().collect()
     }
 
     /// A datagram reaches `qp`. It is dropped without a word if it is not welcome; a receive
@@ -106,12 +104,15 @@ impl<P: Platform> Engine<P> {
         let _ = self.finish_receive(qp, &receive, datagram.completion);
     }
 
-    /// The Ethernet address that a datagram comes from: the one inside the function's
-    /// link-local GID, or one made of the function's number.
-    fn source_mac(&self, handle: &AddressHandle) -> [u8; 6] {
-        let function = self.functions.get(handle.function as usize);
+    /// The Ethernet address that a datagram comes from: the function's, or the one inside its
+    /// link-local GID, or one made of its number.
+    fn source_mac(&self, handle: &AddressHandle) -> Mac {
+        let function = self.functions.get(handle.pd.function as usize);
+        if let Some(mac) = function.and_then(|function| function.mac) {
+            return mac;
+        }
         let gids = function.map(|function| function.gids.as_slice()).unwrap_or_default();
-        let number = (handle.function as u16).to_be_bytes();
+        let number = (handle.pd.function as u16).to_be_bytes();
         std::iter::once(&handle.source_gid)
             .chain(gids)
             .find_map(embedded_mac)
@@ -120,7 +121,7 @@ impl<P: Platform> Engine<P> {
 }
 
 /// The Ethernet address inside a link-local GID of the EUI-64 kind (RFC 4291, appendix A).
-fn embedded_mac(gid: &Gid) -> Option<[u8; 6]> {
+fn embedded_mac(gid: &Gid) -> Option<Mac> {
     let link_local = gid[..8] == [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
     let eui64 = gid[11..13] == [0xff, 0xfe];
     (link_local && eui64).then(|| [gid[8] ^ 0x02, gid[9], gid[10], gid[13], gid[14], gid[15]])

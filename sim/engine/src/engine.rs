@@ -7,7 +7,7 @@ use crate::mr::Protected;
 use crate::platform::Platform;
 use crate::qp::Qp;
 use crate::random::Random;
-use crate::spec::{AddressHandle, DeviceConfig, EngineError, FunctionId, Generation, Gid, PdId, QpId};
+use crate::spec::{AddressHandle, DeviceConfig, EngineError, FunctionId, Generation, Gid, Mac, PdId, QpId};
 use crate::srq::Srq;
 use crate::table::Table;
 use crate::timer::Timers;
@@ -26,6 +26,7 @@ pub(crate) struct Buffer(pub(crate) [u8; BUFFER_BYTES]);
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) gids: Vec<Gid>,
+    pub(crate) mac: Option<Mac>,
 }
 
 /// The device. Everything happens within a call: there are no threads, and what must
@@ -92,7 +93,7 @@ impl<P: Platform> Engine<P> {
 
     /// Adds a function that answers to `gids` on the fabric.
     pub fn add_function(&mut self, gids: Vec<Gid>) -> FunctionId {
-        self.functions.push(Function { gids });
+        self.functions.push(Function { gids, mac: None });
         (self.functions.len() - 1) as FunctionId
     }
 
@@ -103,20 +104,58 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// The function that answers to `gid`.
-    pub(crate) fn function_of(&self, gid: &Gid) -> Option<FunctionId> {
+    /// Gives a function its Ethernet address; an unknown function is ignored.
+    pub fn set_mac(&mut self, function: FunctionId, mac: Mac) {
+        if let Some(function) = self.functions.get_mut(function as usize) {
+            function.mac = Some(mac);
+        }
+    }
+
+    /// The function that packets with this destination reach.
+    pub(crate) fn route(&self, mac: Option<Mac>, gid: &Gid) -> Option<FunctionId> {
         self.functions
             .iter()
-            .position(|function| function.gids.contains(gid))
+            .position(|function| match mac {
+                Some(_) => function.mac == mac,
+                None => function.gids.contains(gid),
+            })
             .map(|index| index as FunctionId)
+    }
+
+    /// Takes away everything of a function, used or not: the function is reset.
+    pub fn reset_function(&mut self, function: FunctionId) {
+        let mut last = None;
+        while let Some(qp) = self.qps.next_after(last) {
+            if qp.function == function {
+                self.stop_waiting(qp);
+            }
+            last = Some(qp);
+        }
+        self.qps.clear(function);
+        self.srqs.clear(function);
+        self.cqs.clear(function);
+        self.protected.clear(function);
+        self.address_handles.clear(function);
+        self.pds.clear(function);
+        self.multicast.retain(|_, members| {
+            members.retain(|member| member.function != function);
+            !members.is_empty()
+        });
     }
 
     /// Creates a protection domain.
     ///
     /// # Errors
-    /// No number left.
-    pub fn create_pd(&mut self) -> Result<PdId, EngineError> {
-        self.pds.insert(())
+    /// Unknown function; the number is taken, or none is left.
+    pub fn create_pd(&mut self, function: FunctionId, number: Option<u32>) -> Result<PdId, EngineError> {
+        self.check_function(function)?;
+        self.pds.insert(function, number, ())
+    }
+
+    /// Refuses a function that there is not.
+    pub(crate) fn check_function(&self, function: FunctionId) -> Result<(), EngineError> {
+        let known = self.functions.get(function as usize).is_some();
+        if known { Ok(()) } else { Err(EngineError::NotFound) }
     }
 
     /// Takes a protection domain away.
@@ -144,15 +183,15 @@ impl<P: Platform> Engine<P> {
     /// when doorbells are not delivered one by one. True if anything moved.
     pub fn scan(&mut self) -> bool {
         let mut moved = false;
-        let mut number = 0;
-        while let Some(cq) = self.cqs.next_from(number) {
+        let mut last = None;
+        while let Some(cq) = self.cqs.next_after(last) {
             self.arm_cq(cq);
-            number = cq + 1;
+            last = Some(cq);
         }
-        number = 0;
-        while let Some(qp) = self.qps.next_from(number) {
+        last = None;
+        while let Some(qp) = self.qps.next_after(last) {
             moved |= self.run_send_queue(qp);
-            number = qp + 1;
+            last = Some(qp);
         }
         moved
     }

@@ -67,6 +67,12 @@ pub mod code {
     pub const RIGHTS_VIOLATION: u16 = 0x0109;
     /// Address plus length runs over the end of the address space.
     pub const ADDRESS_WRAP: u16 = 0x010a;
+    /// Registration by a work request of a region that is valid.
+    pub const FAST_REGISTER_VALID_STAG: u16 = 0x010c;
+    /// Registration where the STag is a window's.
+    pub const FAST_REGISTER_OF_WINDOW: u16 = 0x010d;
+    /// Registration of nothing, or of more than was set aside.
+    pub const FAST_REGISTER_INVALID_LENGTH: u16 = 0x0110;
     /// Invalidation by the peer of something it has no right to.
     pub const INVALIDATE_NO_REMOTE_ACCESS: u16 = 0x0112;
     /// Invalidation of a region that has windows.
@@ -87,10 +93,14 @@ pub mod code {
     pub const BIND_INVALID_PARENT: u16 = 0x011a;
     /// Bind to a region that does not allow windows.
     pub const BIND_DISABLED: u16 = 0x011b;
+    /// Registration by a queue pair that is not the kernel's own.
+    pub const PRIVILEGED_OPERATION: u16 = 0x011c;
     /// Invalidation of a type-1 window.
     pub const INVALIDATE_TYPE1_WINDOW: u16 = 0x011d;
     /// A zero-based type-1 window.
     pub const BIND_ZERO_BASED_TYPE1: u16 = 0x011e;
+    /// Registration with pages that cannot be.
+    pub const FAST_REGISTER_INVALID_PAGES: u16 = 0x011f;
     /// Bind of one kind of window as the other.
     pub const BIND_WRONG_TYPE: u16 = 0x0120;
     /// A datagram above the MTU.

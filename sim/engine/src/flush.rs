@@ -7,7 +7,7 @@ use crate::cqe::{Completion, MAJOR_FLUSHED};
 use crate::engine::Engine;
 use crate::format::word;
 use crate::platform::Platform;
-use crate::spec::{EngineError, Generation, QpId, QpState};
+use crate::spec::{CqId, EngineError, Generation, QpId, QpState};
 use crate::wqe::{opcode, send_opcode, send_quanta};
 
 /// Flush code of work that merely stood behind the work that failed.
@@ -112,7 +112,7 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    fn complete_flushed(&mut self, qp: QpId, cq: u32, send_queue: bool, index: u32, opcode: u8, code: u16) {
+    fn complete_flushed(&mut self, qp: QpId, cq: CqId, send_queue: bool, index: u32, opcode: u8, code: u16) {
         let completion = Completion {
             error: true,
             major: MAJOR_FLUSHED,

@@ -13,6 +13,7 @@ mod cqe;
 mod datagram;
 mod engine;
 pub mod event;
+mod fast_register;
 mod flush;
 mod format;
 mod mr;

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::event::code;
 use crate::mw::Window;
 use crate::platform::Platform;
-use crate::spec::{Access, EngineError, Key, MemoryRegion, PdId, QpId};
+use crate::spec::{Access, EngineError, FunctionId, Id, Key, MemoryRegion, PdId, QpId};
 
 /// A registered region.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct Region<B> {
     pub(crate) valid: bool,
     /// Windows bound to it.
     pub(crate) windows: u32,
+    /// Most bytes that a work request may register under its key.
+    pub(crate) room: u64,
 }
 
 impl<B> Region<B> {
@@ -51,11 +53,28 @@ pub(crate) fn key_index(key: Key) -> u32 {
     key >> 8
 }
 
-/// A checked piece of a region.
+/// What a key of a function names.
+pub(crate) fn protected_id(function: FunctionId, key: Key) -> Id {
+    Id { function, number: key_index(key) }
+}
+
+/// The key by which kernel queue pairs name all of their function's memory.
+const PHYSICAL: Key = 0;
+
+/// Where a checked piece of memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a region.
+    Region(Id),
+    /// In what key 0 opens to a privileged queue pair.
+    Physical(QpId),
+}
+
+/// A checked piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Key index of the region.
-    pub(crate) region: u32,
+    /// The memory.
+    pub(crate) place: Place,
     /// Byte offset into its backing.
     pub(crate) offset: u64,
     /// Bytes.
@@ -89,15 +108,43 @@ impl Right {
 }
 
 impl<P: Platform> Engine<P> {
-    /// Registers memory; the key is its lkey and its rkey.
+    /// Registers memory, under a key of the engine's choice if none is given; it is lkey and
+    /// rkey.
     ///
     /// # Errors
-    /// Unknown protection domain, an end beyond the address space, no key left.
-    pub fn create_mr(&mut self, memory: MemoryRegion<P::Backing>) -> Result<Key, EngineError> {
+    /// Unknown protection domain, an end beyond the address space; the key's index is taken, or
+    /// none is left.
+    pub fn create_mr(
+        &mut self,
+        memory: MemoryRegion<P::Backing>,
+        key: Option<Key>,
+    ) -> Result<Key, EngineError> {
+        self.insert_region(memory, key, true)
+    }
+
+    /// Keeps a key for a region that a work request registers later
+    /// ([`Platform::fast_memory`]); until then it opens nothing.
+    ///
+    /// # Errors
+    /// As [`Self::create_mr`].
+    pub fn reserve_mr(
+        &mut self,
+        memory: MemoryRegion<P::Backing>,
+        key: Option<Key>,
+    ) -> Result<Key, EngineError> {
+        self.insert_region(memory, key, false)
+    }
+
+    fn insert_region(
+        &mut self,
+        memory: MemoryRegion<P::Backing>,
+        key: Option<Key>,
+        valid: bool,
+    ) -> Result<Key, EngineError> {
         self.check_memory(&memory)?;
-        let consumer_key = self.random.next() as u8;
-        self.insert_protected(consumer_key, |key| {
-            Protected::Region(Region { memory, key, valid: true, windows: 0 })
+        let room = memory.length;
+        self.insert_protected(memory.pd.function, key, |key| {
+            Protected::Region(Region { memory, key, valid, windows: 0, room })
         })
     }
 
@@ -107,7 +154,7 @@ impl<P: Platform> Engine<P> {
     /// As [`Self::create_mr`]; unknown key; windows are bound to the region.
     pub fn update_mr(&mut self, key: Key, memory: MemoryRegion<P::Backing>) -> Result<(), EngineError> {
         self.check_memory(&memory)?;
-        let region = self.own_region(key)?;
+        let region = self.own_region(memory.pd.function, key)?;
         if region.windows > 0 {
             return Err(EngineError::Busy);
         }
@@ -120,15 +167,31 @@ impl<P: Platform> Engine<P> {
     ///
     /// # Errors
     /// Unknown key; windows are bound to the region.
-    pub fn destroy_mr(&mut self, key: Key) -> Result<(), EngineError> {
-        if self.own_region(key)?.windows > 0 {
+    pub fn destroy_mr(&mut self, function: FunctionId, key: Key) -> Result<(), EngineError> {
+        if self.own_region(function, key)?.windows > 0 {
             return Err(EngineError::Busy);
         }
-        self.protected.remove(key_index(key));
+        self.protected.remove(protected_id(function, key));
         Ok(())
     }
 
-    fn check_memory(&self, memory: &MemoryRegion<P::Backing>) -> Result<(), EngineError> {
+    /// Takes away what a key index names: a region or a window.
+    ///
+    /// # Errors
+    /// Nothing of that index; windows are bound to the region.
+    pub fn free_key(&mut self, function: FunctionId, index: u32) -> Result<(), EngineError> {
+        let id = Id { function, number: index };
+        let key = match self.protected.get(id).ok_or(EngineError::NotFound)? {
+            Protected::Window(window) => window.key,
+            Protected::Region(region) => {
+                let key = region.key;
+                return self.destroy_mr(function, key);
+            }
+        };
+        self.destroy_mw(function, key)
+    }
+
+    pub(crate) fn check_memory(&self, memory: &MemoryRegion<P::Backing>) -> Result<(), EngineError> {
         if !self.pds.contains(memory.pd) {
             return Err(EngineError::NotFound);
         }
@@ -138,21 +201,23 @@ impl<P: Platform> Engine<P> {
         Ok(())
     }
 
-    fn own_region(&mut self, key: Key) -> Result<&mut Region<P::Backing>, EngineError> {
-        match self.protected.get_mut(key_index(key)) {
+    fn own_region(&mut self, function: FunctionId, key: Key) -> Result<&mut Region<P::Backing>, EngineError> {
+        match self.protected.get_mut(protected_id(function, key)) {
             Some(Protected::Region(region)) if region.key == key => Ok(region),
             _ => Err(EngineError::NotFound),
         }
     }
 
-    /// Enters what `make` makes of its key under a fresh index.
+    /// Enters what `make` makes of its key: the one given, or one of the engine's choice.
     pub(crate) fn insert_protected(
         &mut self,
-        consumer_key: u8,
+        function: FunctionId,
+        key: Option<Key>,
         make: impl FnOnce(Key) -> Protected<P::Backing>,
     ) -> Result<Key, EngineError> {
-        let key = |index: u32| index << 8 | u32::from(consumer_key);
-        self.protected.insert_with(|index| make(key(index))).map(key)
+        let consumer_key = key.unwrap_or_else(|| self.random.next() as u32) & 0xff;
+        let key_of = |id: Id| id.number << 8 | consumer_key;
+        self.protected.insert_with(function, key.map(key_index), |id| make(key_of(id))).map(key_of)
     }
 
     /// Checks that work on `qp` (of protection domain `pd`) may do `right` to `length` bytes
@@ -166,8 +231,12 @@ impl<P: Platform> Engine<P> {
         length: u64,
         right: Right,
     ) -> Result<Segment, u16> {
-        let index = key_index(key);
-        match self.protected.get(index).ok_or(code::BAD_STAG_INDEX)? {
+        if key == PHYSICAL && right.is_local() && self.is_privileged(qp) {
+            let offset = locate(0, u64::MAX, address, length)?;
+            return Ok(Segment { place: Place::Physical(qp), offset, length });
+        }
+        let id = protected_id(qp.function, key);
+        match self.protected.get(id).ok_or(code::BAD_STAG_INDEX)? {
             Protected::Region(region) => {
                 if region.key != key {
                     return Err(code::BAD_STAG_KEY);
@@ -181,7 +250,7 @@ impl<P: Platform> Engine<P> {
                 if !right.granted(region.memory.access) {
                     return Err(code::RIGHTS_VIOLATION);
                 }
-                Ok(Segment { region: index, offset: region.locate(address, length)?, length })
+                Ok(Segment { place: Place::Region(id), offset: region.locate(address, length)?, length })
             }
             Protected::Window(window) => {
                 if window.key != key {
@@ -203,12 +272,19 @@ impl<P: Platform> Engine<P> {
                 match self.protected.get(binding.parent) {
                     Some(Protected::Region(region)) if region.valid => {
                         let offset = region.locate(binding.address, binding.length)? + within;
-                        Ok(Segment { region: binding.parent, offset, length })
+                        Ok(Segment { place: Place::Region(binding.parent), offset, length })
                     }
                     _ => Err(code::INVALID_STAG),
                 }
             }
         }
+    }
+}
+
+impl<P: Platform> Engine<P> {
+    /// Whether a queue pair is one of the kernel's own.
+    pub(crate) fn is_privileged(&self, qp: QpId) -> bool {
+        self.qps.get(qp).is_some_and(|qp| qp.privileged.is_some())
     }
 }
 

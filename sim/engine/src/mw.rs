@@ -2,9 +2,9 @@
 
 use crate::engine::Engine;
 use crate::event::code;
-use crate::mr::{Protected, key_index};
+use crate::mr::{Protected, protected_id};
 use crate::platform::Platform;
-use crate::spec::{Access, EngineError, Key, PdId, QpId, WindowKind};
+use crate::spec::{Access, EngineError, FunctionId, Id, Key, PdId, QpId, WindowKind};
 
 /// A memory window.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(crate) struct Window {
 /// What a window is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
-    /// Key index of the region.
-    pub(crate) parent: u32,
+    /// The region.
+    pub(crate) parent: Id,
     pub(crate) address: u64,
     pub(crate) length: u64,
     pub(crate) access: Access,
@@ -41,16 +41,17 @@ pub(crate) struct Bind {
 }
 
 impl<P: Platform> Engine<P> {
-    /// Creates a window, bound to nothing.
+    /// Creates a window, bound to nothing, under a key of the engine's choice if none is given.
     ///
     /// # Errors
-    /// Unknown protection domain, no key left.
-    pub fn create_mw(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, EngineError> {
+    /// Unknown protection domain; the key's index is taken, or none is left.
+    pub fn create_mw(&mut self, pd: PdId, kind: WindowKind, key: Option<Key>) -> Result<Key, EngineError> {
         if !self.pds.contains(pd) {
             return Err(EngineError::NotFound);
         }
-        let consumer_key = self.random.next() as u8;
-        self.insert_protected(consumer_key, |key| Protected::Window(Window { pd, kind, key, binding: None }))
+        self.insert_protected(pd.function, key, |key| {
+            Protected::Window(Window { pd, kind, key, binding: None })
+        })
     }
 
     /// Takes a window away, bound or not; the low byte of `key` does not matter, as work
@@ -58,19 +59,19 @@ impl<P: Platform> Engine<P> {
     ///
     /// # Errors
     /// Unknown key.
-    pub fn destroy_mw(&mut self, key: Key) -> Result<(), EngineError> {
-        let index = key_index(key);
-        if !matches!(self.protected.get(index), Some(Protected::Window(_))) {
+    pub fn destroy_mw(&mut self, function: FunctionId, key: Key) -> Result<(), EngineError> {
+        let id = protected_id(function, key);
+        if !matches!(self.protected.get(id), Some(Protected::Window(_))) {
             return Err(EngineError::NotFound);
         }
-        self.unbind(index);
-        self.protected.remove(index);
+        self.unbind(id);
+        self.protected.remove(id);
         Ok(())
     }
 
-    /// Loosens the window at `index` from its region, if it is bound.
-    fn unbind(&mut self, index: u32) {
-        let Some(Protected::Window(window)) = self.protected.get_mut(index) else { return };
+    /// Loosens a window from its region, if it is bound.
+    fn unbind(&mut self, id: Id) {
+        let Some(Protected::Window(window)) = self.protected.get_mut(id) else { return };
         let Some(binding) = window.binding.take() else { return };
         if let Some(Protected::Region(region)) = self.protected.get_mut(binding.parent) {
             region.windows = region.windows.saturating_sub(1);
@@ -79,8 +80,8 @@ impl<P: Platform> Engine<P> {
 
     /// Carries out a bind posted on `qp`; else the event code.
     pub(crate) fn bind(&mut self, qp: QpId, pd: PdId, bind: &Bind) -> Result<(), u16> {
-        let index = key_index(bind.window);
-        let window = match self.protected.get(index).ok_or(code::BAD_STAG_INDEX)? {
+        let id = protected_id(qp.function, bind.window);
+        let window = match self.protected.get(id).ok_or(code::BAD_STAG_INDEX)? {
             Protected::Region(_) => return Err(code::BIND_OF_REGION_STAG),
             Protected::Window(window) => window,
         };
@@ -102,8 +103,8 @@ impl<P: Platform> Engine<P> {
         } else {
             Some(self.check_bind(qp, pd, bind)?)
         };
-        self.unbind(index);
-        if let Some(Protected::Window(window)) = self.protected.get_mut(index) {
+        self.unbind(id);
+        if let Some(Protected::Window(window)) = self.protected.get_mut(id) {
             window.key = bind.window;
             window.binding = binding;
         }
@@ -116,7 +117,7 @@ impl<P: Platform> Engine<P> {
     }
 
     fn check_bind(&self, qp: QpId, pd: PdId, bind: &Bind) -> Result<Binding, u16> {
-        let parent = key_index(bind.parent);
+        let parent = protected_id(qp.function, bind.parent);
         let region = match self.protected.get(parent) {
             Some(Protected::Region(region)) if region.key == bind.parent && region.valid => region,
             Some(Protected::Window(_)) => return Err(code::BIND_TO_WINDOW_STAG),
@@ -145,8 +146,8 @@ impl<P: Platform> Engine<P> {
     /// Invalidates `key` for work on `qp`: its own (`remote` false) or its peer's; else the
     /// event code.
     pub(crate) fn invalidate(&mut self, qp: QpId, pd: PdId, key: Key, remote: bool) -> Result<(), u16> {
-        let index = key_index(key);
-        match self.protected.get_mut(index).ok_or(code::BAD_STAG_INDEX)? {
+        let id = protected_id(qp.function, key);
+        match self.protected.get_mut(id).ok_or(code::BAD_STAG_INDEX)? {
             Protected::Region(region) => {
                 if region.key != key {
                     return Err(code::BAD_STAG_KEY);
@@ -176,7 +177,7 @@ impl<P: Platform> Engine<P> {
                 if window.binding.is_some_and(|binding| binding.qp != Some(qp)) {
                     return Err(code::BAD_QP);
                 }
-                self.unbind(index);
+                self.unbind(id);
             }
         }
         Ok(())

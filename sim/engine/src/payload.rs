@@ -1,8 +1,9 @@
 //! Moving payload between checked pieces of memory.
 
 use crate::engine::Engine;
-use crate::mr::{Protected, Right, Segment};
+use crate::mr::{Place, Protected, Right, Segment};
 use crate::platform::{CopyFault, MemoryFault, Platform};
+use crate::qp::Qp;
 use crate::spec::{PdId, QpId};
 use crate::table::Table;
 use crate::wqe::{Fragment, Payload};
@@ -32,7 +33,7 @@ impl<'a> Cursor<'a> {
             let left = first.length - self.used;
             if left > 0 {
                 let length = left.min(most);
-                let piece = Segment { region: first.region, offset: first.offset + self.used, length };
+                let piece = Segment { place: first.place, offset: first.offset + self.used, length };
                 self.used += length;
                 return Some(piece);
             }
@@ -42,10 +43,21 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn backing<'a, B>(protected: &'a Table<Protected<B>>, segment: &Segment) -> Result<&'a B, MemoryFault> {
-    match protected.get(segment.region) {
-        Some(Protected::Region(region)) => Ok(&region.memory.backing),
-        _ => Err(MemoryFault),
+/// What segments are pieces of.
+struct Memories<'a, B> {
+    protected: &'a Table<Protected<B>>,
+    qps: &'a Table<Qp<B>>,
+}
+
+impl<'a, B> Memories<'a, B> {
+    fn backing(&self, segment: &Segment) -> Result<&'a B, MemoryFault> {
+        match segment.place {
+            Place::Region(id) => match self.protected.get(id) {
+                Some(Protected::Region(region)) => Ok(&region.memory.backing),
+                _ => Err(MemoryFault),
+            },
+            Place::Physical(qp) => self.qps.get(qp).and_then(|qp| qp.privileged.as_ref()).ok_or(MemoryFault),
+        }
     }
 }
 
@@ -99,11 +111,12 @@ impl<P: Platform> Engine<P> {
 
     /// Copies all of `from` into `to`, which is as long or longer.
     pub(crate) fn transfer(&mut self, from: &[Segment], to: &[Segment]) -> Result<(), CopyFault> {
+        let memories = Memories { protected: &self.protected, qps: &self.qps };
         if let ([from], [to, ..]) = (from, to)
             && from.length <= to.length
         {
-            let source = backing(&self.protected, from).map_err(|MemoryFault| CopyFault::Source)?;
-            let target = backing(&self.protected, to).map_err(|MemoryFault| CopyFault::Destination)?;
+            let source = memories.backing(from).map_err(|MemoryFault| CopyFault::Source)?;
+            let target = memories.backing(to).map_err(|MemoryFault| CopyFault::Destination)?;
             let length = from.length;
             return self.platform.copy(source, from.offset, target, to.offset, length, &mut self.buffer.0);
         }
@@ -114,7 +127,8 @@ impl<P: Platform> Engine<P> {
             while filled < self.buffer.0.len() {
                 let Some(piece) = reader.next((self.buffer.0.len() - filled) as u64) else { break };
                 let end = filled + piece.length as usize;
-                backing(&self.protected, &piece)
+                memories
+                    .backing(&piece)
                     .and_then(|source| {
                         self.platform.read(source, piece.offset, &mut self.buffer.0[filled..end])
                     })
@@ -125,14 +139,15 @@ impl<P: Platform> Engine<P> {
                 return Ok(());
             }
             let bytes = &self.buffer.0[..filled];
-            write_at(&mut self.platform, &self.protected, bytes, &mut writer)
+            write_at(&mut self.platform, &memories, bytes, &mut writer)
                 .map_err(|MemoryFault| CopyFault::Destination)?;
         }
     }
 
     /// Writes `bytes` into `target`, which is as long or longer.
     pub(crate) fn scatter(&mut self, bytes: &[u8], target: &[Segment]) -> Result<(), MemoryFault> {
-        write_at(&mut self.platform, &self.protected, bytes, &mut Cursor::new(target))
+        let memories = Memories { protected: &self.protected, qps: &self.qps };
+        write_at(&mut self.platform, &memories, bytes, &mut Cursor::new(target))
     }
 
     /// Appends all of `source` to `packet`.
@@ -140,14 +155,11 @@ impl<P: Platform> Engine<P> {
         match source {
             Source::Inline(bytes) => packet.extend_from_slice(bytes),
             Source::Segments(segments) => {
+                let memories = Memories { protected: &self.protected, qps: &self.qps };
                 for piece in segments {
                     let start = packet.len();
                     packet.resize(start + piece.length as usize, 0);
-                    self.platform.read(
-                        backing(&self.protected, piece)?,
-                        piece.offset,
-                        &mut packet[start..],
-                    )?;
+                    self.platform.read(memories.backing(piece)?, piece.offset, &mut packet[start..])?;
                 }
             }
         }
@@ -157,14 +169,14 @@ impl<P: Platform> Engine<P> {
 
 fn write_at<P: Platform>(
     platform: &mut P,
-    protected: &Table<Protected<P::Backing>>,
+    memories: &Memories<'_, P::Backing>,
     mut bytes: &[u8],
     writer: &mut Cursor<'_>,
 ) -> Result<(), MemoryFault> {
     while !bytes.is_empty() {
         let piece = writer.next(bytes.len() as u64).ok_or(MemoryFault)?;
         let (now, later) = bytes.split_at(piece.length as usize);
-        platform.write(backing(protected, &piece)?, piece.offset, now)?;
+        platform.write(memories.backing(&piece)?, piece.offset, now)?;
         bytes = later;
     }
     Ok(())

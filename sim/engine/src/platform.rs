@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event::AsyncEvent;
-use crate::spec::CqId;
+use crate::spec::{CqId, FunctionId, PageSize, Translation};
 
 /// The memory could not be reached: unmapped, gone, or not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,19 @@ pub trait Platform {
     /// there is complete; if not, the engine reads it once more after its valid bit.
     fn doorbell_waits(&self) -> bool {
         false
+    }
+
+    /// The memory that a registration posted as work speaks of: `length` bytes from byte
+    /// `offset` of its first page on; `None` if there can be no such memory.
+    fn fast_memory(
+        &mut self,
+        _function: FunctionId,
+        _pages: Translation,
+        _page_size: PageSize,
+        _offset: u64,
+        _length: u64,
+    ) -> Option<Self::Backing> {
+        None
     }
 
     /// An armed CQ got a completion: one call per request.

@@ -10,7 +10,7 @@ use crate::platform::Platform;
 use crate::push::Pushes;
 use crate::ring::WorkRing;
 use crate::spec::{
-    Access, CqId, EngineError, FunctionId, Gid, PdId, QpChange, QpId, QpSpec, QpState, Service, Span, SrqId,
+    Access, CqId, EngineError, Gid, Id, Mac, PdId, QpChange, QpId, QpSpec, QpState, Service, Span, SrqId,
 };
 use crate::wqe::opcode;
 
@@ -20,7 +20,6 @@ pub(crate) const MAX_QUANTA: u32 = 1 << 15;
 /// A queue pair.
 #[derive(Debug)]
 pub(crate) struct Qp<B> {
-    pub(crate) function: FunctionId,
     pub(crate) pd: PdId,
     pub(crate) service: Service,
     pub(crate) send_cq: CqId,
@@ -41,6 +40,8 @@ pub(crate) struct Qp<B> {
     pub(crate) established: bool,
     /// The send queue has been flushed; what comes later goes the same way (GEN3).
     pub(crate) sq_flushed: bool,
+    /// What key 0 opens, of a queue pair of the kernel's own.
+    pub(crate) privileged: Option<B>,
     /// Of one that has a push page.
     pub(crate) pushes: Option<Pushes>,
 }
@@ -69,7 +70,8 @@ pub(crate) struct Attributes {
     pub(crate) access: Access,
     pub(crate) destination_gid: Gid,
     pub(crate) source_gid: Gid,
-    pub(crate) destination_qp: QpId,
+    pub(crate) destination_mac: Option<Mac>,
+    pub(crate) destination_qp: u32,
     pub(crate) q_key: u32,
     p_key: u16,
     pub(crate) path_mtu: u32,
@@ -94,6 +96,7 @@ impl Attributes {
         set(&mut self.access, change.access);
         set(&mut self.destination_gid, change.destination_gid);
         set(&mut self.source_gid, change.source_gid);
+        self.destination_mac = change.destination_mac.or(self.destination_mac);
         set(&mut self.destination_qp, change.destination_qp);
         set(&mut self.q_key, change.q_key);
         set(&mut self.p_key, change.p_key);
@@ -115,6 +118,7 @@ impl Attributes {
             access: Some(self.access),
             destination_gid: Some(self.destination_gid),
             source_gid: Some(self.source_gid),
+            destination_mac: self.destination_mac,
             destination_qp: Some(self.destination_qp),
             q_key: Some(self.q_key),
             p_key: Some(self.p_key),
@@ -153,21 +157,24 @@ impl<P: Platform> Engine<P> {
     /// Creates a queue pair in state RESET.
     ///
     /// # Errors
-    /// Unknown function, domain or queue; impossible ring sizes; no number left.
-    pub fn create_qp(&mut self, spec: QpSpec<P::Backing>) -> Result<QpId, EngineError> {
-        let known = self.functions.get(spec.function as usize).is_some()
-            && self.pds.contains(spec.pd)
+    /// Unknown domain or queue, or one of another function; impossible ring sizes; the number is
+    /// taken, or none is left.
+    pub fn create_qp(&mut self, spec: QpSpec<P::Backing>, number: Option<u32>) -> Result<QpId, EngineError> {
+        let function = spec.pd.function;
+        let own = |id: Id| id.function == function;
+        let known = self.pds.contains(spec.pd)
             && self.cqs.contains(spec.send_cq)
             && self.cqs.contains(spec.recv_cq)
-            && spec.srq.is_none_or(|srq| self.srqs.contains(srq));
+            && spec.srq.is_none_or(|srq| self.srqs.contains(srq) && own(srq))
+            && own(spec.send_cq)
+            && own(spec.recv_cq);
         if !known {
             return Err(EngineError::NotFound);
         }
         check_ring(&spec.sq, spec.sq_quanta, MAX_QUANTA)?;
         check_ring(&spec.rq, spec.rq_quanta, MAX_QUANTA)?;
         check_receive_size(spec.rq_quanta, spec.rq_wqe_quanta)?;
-        self.qps.insert(Qp {
-            function: spec.function,
+        let qp = Qp {
             pd: spec.pd,
             service: spec.service,
             send_cq: spec.send_cq,
@@ -184,8 +191,10 @@ impl<P: Platform> Engine<P> {
             rnr_retries_left: None,
             established: false,
             sq_flushed: false,
+            privileged: spec.privileged,
             pushes: None,
-        })
+        };
+        self.qps.insert(function, number, qp)
     }
 
     /// Changes attributes and state. Going to READY TO SEND starts what was posted before;
@@ -243,7 +252,7 @@ impl<P: Platform> Engine<P> {
         self.qps.get(qp).map(|qp| qp.state)
     }
 
-    /// All attributes (every field is `Some`); `None` for an unknown queue pair.
+    /// All attributes (every field but the next hop is `Some`); `None` for an unknown queue pair.
     pub fn qp_attributes(&self, qp: QpId) -> Option<QpChange> {
         self.qps.get(qp).map(|qp| qp.attributes.show(qp.state))
     }

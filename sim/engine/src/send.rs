@@ -10,7 +10,7 @@ use crate::platform::Platform;
 use crate::push::Pushes;
 use crate::qp::{Wait, WaitReason};
 use crate::ring::RingError;
-use crate::spec::{Generation, PdId, QpId, QpState, Service};
+use crate::spec::{CqId, Generation, PdId, QpId, QpState, Service};
 use crate::wqe::{Operation, SendWqe, decode_send, is_pushed, send_quanta};
 
 /// Payload bytes after which a queue lets others have their turn.
@@ -173,6 +173,7 @@ impl<P: Platform> Engine<P> {
                 self.atomic(sender, sink, remote, |old| if old == *compare { *swap } else { old })
             }
             Operation::Bind(bind) => settle(self.bind(sender.qp, sender.pd, bind)),
+            Operation::FastRegister(request) => settle(self.fast_register(sender.qp, request)),
             Operation::Invalidate(key) => settle(self.invalidate(sender.qp, sender.pd, *key, false)),
         }
     }
@@ -209,10 +210,10 @@ impl<P: Platform> Engine<P> {
     pub(crate) fn complete_for(
         &mut self,
         qp: QpId,
-        cq: u32,
+        cq: CqId,
         mut completion: Completion,
     ) -> Result<(), CqFailure> {
-        completion.qp = qp;
+        completion.qp = qp.number;
         if let Some(owner) = self.qps.get(qp) {
             if completion.srq {
                 completion.qp_context = owner.completion_context;

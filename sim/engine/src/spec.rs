@@ -2,20 +2,31 @@
 
 use std::time::Duration;
 
-/// A protection domain.
-pub type PdId = u32;
-/// A completion queue, as it stands in arming doorbells.
-pub type CqId = u32;
-/// A queue pair number.
-pub type QpId = u32;
-/// A shared receive queue.
-pub type SrqId = u32;
-/// An address handle, as it stands in a UD send.
-pub type AhId = u32;
-/// A NIC function of the fabric (one per PCI function; the software device has one or more).
+/// A NIC function of the fabric (one per PCI function; the software device has one).
 pub type FunctionId = u32;
-/// Lkey, rkey, STag: index in the upper 24 bits, consumer's key in the lower 8.
+/// Names an object: every function numbers its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// The function it belongs to.
+    pub function: FunctionId,
+    /// Its number there.
+    pub number: u32,
+}
+/// A protection domain.
+pub type PdId = Id;
+/// A completion queue; its number stands in arming doorbells.
+pub type CqId = Id;
+/// A queue pair.
+pub type QpId = Id;
+/// A shared receive queue.
+pub type SrqId = Id;
+/// An address handle; its number stands in a UD send.
+pub type AhId = Id;
+/// Lkey, rkey, STag: index in the upper 24 bits, consumer's key in the lower 8. Every function
+/// has keys of its own.
 pub type Key = u32;
+/// An Ethernet address.
+pub type Mac = [u8; 6];
 /// A GID; IPv4 addresses are mapped (`::ffff:a.b.c.d`).
 pub type Gid = [u8; 16];
 
@@ -35,8 +46,6 @@ pub enum Generation {
 pub struct DeviceConfig {
     /// Which WQE and CQE rules hold.
     pub generation: Generation,
-    /// Bytes of a CQE slot: 32 or 64.
-    pub cqe_size: usize,
     /// Largest datagram payload in bytes (the port's MTU).
     pub port_mtu: u32,
     /// Seed of everything the device chooses at random (keys, initial QP numbers).
@@ -60,6 +69,63 @@ pub struct Access {
     pub zero_based: bool,
 }
 
+impl Access {
+    /// From the rights bits of registrations (kernel: `IRDMA_ACCESS_FLAGS_*`,
+    /// drivers/infiniband/hw/irdma/user.h), which say nothing of atomics and bases.
+    pub fn from_rights(bits: u64) -> Self {
+        Self {
+            local_write: bits & 0x02 != 0,
+            remote_read: bits & 0x04 != 0,
+            remote_write: bits & 0x08 != 0,
+            window_bind: bits & 0x10 != 0,
+            ..Self::default()
+        }
+    }
+}
+
+/// Size of the pages that a registration is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageSize {
+    /// 4 KiB.
+    Small,
+    /// 2 MiB.
+    Large,
+    /// 1 GiB.
+    Huge,
+}
+
+impl PageSize {
+    /// From its code in registrations (kernel: `enum irdma_page_size`).
+    pub fn from_code(code: u64) -> Option<Self> {
+        match code {
+            0 => Some(Self::Small),
+            1 => Some(Self::Large),
+            2 => Some(Self::Huge),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a page.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Small => 1 << 12,
+            Self::Large => 1 << 21,
+            Self::Huge => 1 << 30,
+        }
+    }
+}
+
+/// How the device finds the pages of a registration (kernel: `LPBLSIZE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Translation {
+    /// They follow each other from this physical address on.
+    Contiguous(u64),
+    /// Page list entries from this one on hold their addresses.
+    OneLevel(u32),
+    /// Page list entries from this one on name blocks of 512 entries that hold their addresses.
+    TwoLevels(u32),
+}
+
 /// A ring or shadow area inside memory the device was given.
 #[derive(Clone, Debug)]
 pub struct Span<B> {
@@ -72,7 +138,7 @@ pub struct Span<B> {
 /// A memory region.
 #[derive(Clone, Debug)]
 pub struct MemoryRegion<B> {
-    /// Owner.
+    /// Owner, of the same function.
     pub pd: PdId,
     /// Address (iova) of its first byte.
     pub address: u64,
@@ -109,6 +175,8 @@ pub struct CqSpec<B> {
     pub ring: CqRing<B>,
     /// 64-byte shadow area (head at 0, arm word at 32).
     pub shadow: Span<B>,
+    /// Bytes of a slot: 32 or 64.
+    pub slot_bytes: usize,
 }
 
 /// Transport service of a queue pair.
@@ -125,9 +193,7 @@ pub enum Service {
 /// A queue pair at creation, state RESET.
 #[derive(Clone, Debug)]
 pub struct QpSpec<B> {
-    /// The function it sends from.
-    pub function: FunctionId,
-    /// Owner.
+    /// Owner, whose function it sends from.
     pub pd: PdId,
     /// Transport.
     pub service: Service,
@@ -151,6 +217,9 @@ pub struct QpSpec<B> {
     pub shadow: Span<B>,
     /// Comes back in q1 of its CQEs.
     pub completion_context: u64,
+    /// Of a queue pair that the kernel keeps to itself: what key 0 opens to its own work, at
+    /// offsets that are addresses. It may also register memory by work requests.
+    pub privileged: Option<B>,
 }
 
 /// A shared receive queue.
@@ -196,8 +265,10 @@ pub struct QpChange {
     pub destination_gid: Option<Gid>,
     /// GID sent from.
     pub source_gid: Option<Gid>,
+    /// Next hop to the peer: decides, where it is given, which function the peer is on.
+    pub destination_mac: Option<Mac>,
     /// Peer's number.
-    pub destination_qp: Option<QpId>,
+    pub destination_qp: Option<u32>,
     /// Q_Key accepted (UD).
     pub q_key: Option<u32>,
     /// P_Key.
@@ -227,14 +298,14 @@ pub struct QpChange {
 /// Destination of datagrams.
 #[derive(Clone, Debug)]
 pub struct AddressHandle {
-    /// Owner.
+    /// Owner, whose function it sends from.
     pub pd: PdId,
-    /// The function it sends from.
-    pub function: FunctionId,
     /// GID sent from.
     pub source_gid: Gid,
     /// Destination, unicast or multicast.
     pub destination_gid: Gid,
+    /// Next hop, which decides, where it is given, which function a unicast reaches.
+    pub destination_mac: Option<Mac>,
     /// Traffic class of the GRH.
     pub traffic_class: u8,
     /// Hop limit of the GRH.
@@ -248,6 +319,8 @@ pub struct AddressHandle {
 pub enum EngineError {
     /// No such object.
     NotFound,
+    /// There is an object of that number.
+    Taken,
     /// Others still use it.
     Busy,
     /// A value is out of range.
@@ -262,6 +335,7 @@ impl std::fmt::Display for EngineError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::NotFound => "no such object",
+            Self::Taken => "there is an object of that number",
             Self::Busy => "the object is still in use",
             Self::Invalid => "a value is out of range",
             Self::Exhausted => "no room",

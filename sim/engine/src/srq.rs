@@ -26,20 +26,25 @@ impl<P: Platform> Engine<P> {
     /// Creates a shared receive queue.
     ///
     /// # Errors
-    /// Unknown domain; impossible ring size; no number left.
-    pub fn create_srq(&mut self, spec: SrqSpec<P::Backing>) -> Result<SrqId, EngineError> {
+    /// Unknown domain; impossible ring size; the number is taken, or none is left.
+    pub fn create_srq(
+        &mut self,
+        spec: SrqSpec<P::Backing>,
+        number: Option<u32>,
+    ) -> Result<SrqId, EngineError> {
         if !self.pds.contains(spec.pd) {
             return Err(EngineError::NotFound);
         }
         check_ring(&spec.ring, spec.quanta, MAX_QUANTA)?;
         check_receive_size(spec.quanta, spec.wqe_quanta)?;
-        self.srqs.insert(Srq {
+        let srq = Srq {
             pd: spec.pd,
             ring: WorkRing::new(spec.ring, spec.quanta),
             wqe_quanta: spec.wqe_quanta,
             shadow: spec.shadow,
             limit: 0,
-        })
+        };
+        self.srqs.insert(spec.pd.function, number, srq)
     }
 
     /// Asks for one event when fewer than `limit` receives are left; 0 asks for none.

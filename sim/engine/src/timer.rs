@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::platform::Platform;
-use crate::spec::QpId;
+use crate::spec::{Id, QpId};
+
+/// Behind all queue pairs.
+const LAST: QpId = Id { function: u32::MAX, number: u32::MAX };
 
 /// Send queues to be looked at later.
 #[derive(Debug, Default)]
@@ -29,7 +32,7 @@ impl Timers {
     }
 
     fn take_due(&mut self, now: Duration) -> Vec<QpId> {
-        let later = self.due.split_off(&(now, QpId::MAX));
+        let later = self.due.split_off(&(now, LAST));
         std::mem::replace(&mut self.due, later).into_iter().map(|(_, qp)| qp).collect()
     }
 }

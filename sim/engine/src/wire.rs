@@ -108,13 +108,14 @@ fn internet_checksum(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::PdId;
 
     fn handle(source_gid: [u8; 16], destination_gid: [u8; 16]) -> AddressHandle {
         AddressHandle {
-            pd: 1,
-            function: 0,
+            pd: PdId::default(),
             source_gid,
             destination_gid,
+            destination_mac: None,
             traffic_class: 0x20,
             hop_limit: 64,
             flow_label: 0x12345,

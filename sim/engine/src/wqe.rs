@@ -6,9 +6,10 @@
 //! a device that fetches a WQE in pieces has nothing else to go by.
 
 use crate::event::code;
+use crate::fast_register::FastRegister;
 use crate::format::{Field, QUANTUM, VALID, valid_bit, word};
 use crate::mw::Bind;
-use crate::spec::{Access, AhId, Generation, Key, QpId, WindowKind};
+use crate::spec::{Access, Generation, Key, WindowKind};
 
 const STAG: Field = Field::new(31, 0);
 const ADDRESS_HANDLE: Field = Field::new(24, 0);
@@ -43,6 +44,7 @@ pub(crate) mod opcode {
     pub(crate) const SEND_SOLICITED: u8 = 0x05;
     pub(crate) const SEND_SOLICITED_INVALIDATE: u8 = 0x06;
     pub(crate) const BIND: u8 = 0x08;
+    pub(crate) const FAST_REGISTER: u8 = 0x09;
     pub(crate) const LOCAL_INVALIDATE: u8 = 0x0a;
     pub(crate) const NOP: u8 = 0x0c;
     pub(crate) const WRITE_SOLICITED: u8 = 0x0d;
@@ -144,8 +146,8 @@ pub(crate) struct Tail {
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub(crate) handle: AhId,
-    pub(crate) qp: QpId,
+    pub(crate) handle: u32,
+    pub(crate) qp: u32,
     pub(crate) q_key: u32,
 }
 
@@ -159,6 +161,7 @@ pub(crate) enum Operation {
     FetchAdd { sink: Fragment, remote: Remote, add: u64 },
     CompareSwap { sink: Fragment, remote: Remote, swap: u64, compare: u64 },
     Bind(Bind),
+    FastRegister(FastRegister),
     Invalidate(Key),
 }
 
@@ -169,7 +172,7 @@ impl Operation {
             Self::Send { payload, .. } | Self::Write { payload, .. } => payload.length(),
             Self::Read { sink, .. } => sink.length(),
             Self::FetchAdd { sink, .. } | Self::CompareSwap { sink, .. } => sink.length.into(),
-            Self::Nop | Self::Bind(_) | Self::Invalidate(_) => 0,
+            Self::Nop | Self::Bind(_) | Self::FastRegister(_) | Self::Invalidate(_) => 0,
         }
     }
 }
@@ -239,8 +242,8 @@ pub(crate) fn decode_send(bytes: &[u8], polarity: bool, generation: Generation) 
                     solicited: matches!(opcode, opcode::SEND_SOLICITED | opcode::SEND_SOLICITED_INVALIDATE),
                 },
                 target: Target {
-                    handle: ADDRESS_HANDLE.get(header) as AhId,
-                    qp: DATAGRAM_QP.get(word(bytes, 2)) as QpId,
+                    handle: ADDRESS_HANDLE.get(header) as u32,
+                    qp: DATAGRAM_QP.get(word(bytes, 2)) as u32,
                     q_key: DATAGRAM_Q_KEY.get(word(bytes, 2)) as u32,
                 },
             }
@@ -274,6 +277,9 @@ pub(crate) fn decode_send(bytes: &[u8], polarity: bool, generation: Generation) 
             }
         }
         opcode::BIND => Operation::Bind(reader.bind()),
+        opcode::FAST_REGISTER if generation >= Generation::Gen2 => {
+            Operation::FastRegister(FastRegister::decode(bytes, generation)?)
+        }
         opcode::LOCAL_INVALIDATE => {
             let field = if generation == Generation::Gen1 { FRAGMENT_STAG_GEN1 } else { FRAGMENT_STAG };
             Operation::Invalidate(field.get(word(bytes, 1)) as Key)

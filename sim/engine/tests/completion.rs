@@ -12,7 +12,7 @@ use irdma_engine::spec::*;
 fn scene(generation: Generation, entries: u32) -> (Bed, Side, Side, Buffer) {
     let mut bed = Bed::new(generation);
     let shape = bed.shape();
-    let (left_cq, right_cq) = (bed.cq(entries), bed.cq(entries));
+    let (left_cq, right_cq) = (bed.cq_on(0, entries), bed.cq_on(1, entries));
     let left = bed.qp(shape, &left_cq, &left_cq);
     let right = bed.qp(bed::Shape { function: 1, ..shape }, &right_cq, &right_cq);
     let change = bed.connection(right.id, 0, 1);
@@ -239,7 +239,7 @@ fn hand_made_entries_get_their_valid_bits() {
     let got = bed.completion(&mut left);
     assert_eq!((got.length, got.immediate, got.slots), (17, Some(99), 2));
     assert_eq!(bed.engine.write_cqe(left.cq.id, &bytes[..31]), Err(EngineError::Invalid));
-    assert_eq!(bed.engine.write_cqe(0, &bytes), Err(EngineError::NotFound));
+    assert_eq!(bed.engine.write_cqe(bed.left(0), &bytes), Err(EngineError::NotFound));
     arm(&mut bed, &mut left.cq, false);
     bed.engine.write_cqe(left.cq.id, &[0; 32]).expect("written");
     assert_eq!(notified(&mut bed), [left.cq.id]);
@@ -251,10 +251,13 @@ fn impossible_rings_are_refused() {
     let area = bed.area(64);
     let span = Span { backing: area, offset: 0 };
     for entries in [0, 1, u32::MAX] {
-        let spec = CqSpec { ring: CqRing { ring: span.clone(), entries }, shadow: span.clone() };
-        assert_eq!(bed.engine.create_cq(spec), Err(EngineError::Invalid));
+        let spec =
+            CqSpec { ring: CqRing { ring: span.clone(), entries }, shadow: span.clone(), slot_bytes: 32 };
+        assert_eq!(bed.engine.create_cq(0, spec, None), Err(EngineError::Invalid));
     }
     let far = Span { backing: area, offset: u64::MAX - 10 };
-    let spec = CqSpec { ring: CqRing { ring: far, entries: 4 }, shadow: span };
-    assert_eq!(bed.engine.create_cq(spec), Err(EngineError::Invalid));
+    let spec = CqSpec { ring: CqRing { ring: far, entries: 4 }, shadow: span.clone(), slot_bytes: 32 };
+    assert_eq!(bed.engine.create_cq(0, spec, None), Err(EngineError::Invalid));
+    let spec = CqSpec { ring: CqRing { ring: span.clone(), entries: 4 }, shadow: span, slot_bytes: 16 };
+    assert_eq!(bed.engine.create_cq(0, spec, None), Err(EngineError::Invalid));
 }

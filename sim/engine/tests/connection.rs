@@ -22,11 +22,11 @@ fn send_arrives_in_order_and_completes_on_both_sides() {
     assert_eq!(bed.bytes(to, 8, 100), pattern(100));
     let sent = bed.completion(&mut left);
     assert!(sent.send_queue && !sent.error);
-    assert_eq!((sent.opcode, sent.length, sent.index, sent.qp), (3, 100, send, left.qp.id));
+    assert_eq!((sent.opcode, sent.length, sent.index, sent.qp), (3, 100, send, left.qp.id.number));
     assert_eq!(sent.context, left.context());
     let got = bed.completion(&mut right);
     assert!(!got.send_queue && !got.error && !got.solicited);
-    assert_eq!((got.opcode, got.length, got.index, got.qp), (0x04, 100, receive, right.qp.id));
+    assert_eq!((got.opcode, got.length, got.index, got.qp), (0x04, 100, receive, right.qp.id.number));
     assert_eq!((got.immediate, got.slots, got.context), (None, 1, right.context()));
     assert!(bed.events().is_empty());
 }

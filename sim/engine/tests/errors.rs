@@ -44,14 +44,14 @@ fn wrong_local_keys_are_told_apart() {
     local_error(|_, near| send(Sge { address: u64::MAX - 3, ..near.sge(0, 8) }), code::ADDRESS_WRAP);
     local_error(
         |bed, _| {
-            let pd = bed.engine.create_pd().expect("another domain");
+            let pd = bed.domain();
             send(bed.region_of(64, FULL, pd).sge(0, 8))
         },
         code::BAD_PD,
     );
     local_error(
         |bed, near| {
-            bed.engine.destroy_mr(near.key).expect("gone");
+            bed.engine.destroy_mr(0, near.key).expect("gone");
             send(near.sge(0, 8))
         },
         code::BAD_STAG_INDEX,
@@ -121,7 +121,7 @@ fn wrong_remote_keys_fail_both_sides() {
         remote_error(
             opcode,
             |bed, _| {
-                let pd = bed.engine.create_pd().expect("another domain");
+                let pd = bed.domain();
                 bed.region_of(64, FULL, pd).sge(0, 8)
             },
             (code::BAD_PD, source),
@@ -313,15 +313,17 @@ fn rings_out_of_reach_fail_their_queue_pair() {
 #[test]
 fn numbers_that_name_nothing_are_refused_or_ignored() {
     let mut bed = Bed::new(Generation::Gen2);
-    bed.engine.ring_sq(0);
-    bed.engine.ring_sq(u32::MAX);
-    bed.engine.arm_cq(0xffff_ffff);
-    assert_eq!(bed.engine.destroy_qp(5), Err(EngineError::NotFound));
-    assert_eq!(bed.engine.destroy_mr(5), Err(EngineError::NotFound));
-    assert_eq!(bed.engine.flush_qp(5, Some(1), Some(1)), Err(EngineError::NotFound));
-    assert_eq!(bed.engine.qp_state(5), None);
+    for nothing in [bed.left(0), bed.left(5), bed.left(u32::MAX), Id { function: 7, number: 1 }] {
+        bed.engine.ring_sq(nothing);
+        bed.engine.arm_cq(nothing);
+        assert_eq!(bed.engine.destroy_qp(nothing), Err(EngineError::NotFound));
+        assert_eq!(bed.engine.destroy_mr(nothing.function, 5), Err(EngineError::NotFound));
+        assert_eq!(bed.engine.flush_qp(nothing, Some(1), Some(1)), Err(EngineError::NotFound));
+        assert_eq!(bed.engine.qp_state(nothing), None);
+    }
+    assert_eq!(bed.engine.create_pd(7, None), Err(EngineError::NotFound));
     let (left, _right) = bed.pair();
     assert_eq!(bed.engine.destroy_cq(left.cq.id), Err(EngineError::Busy));
-    let pd = bed.pd;
+    let pd = bed.left(bed.pd);
     assert_eq!(bed.engine.destroy_pd(pd), Err(EngineError::Busy));
 }

@@ -47,7 +47,7 @@ fn until_gen2_each_queue_gets_one_entry() {
         bed.engine.flush_qp(left.qp.id, Some(PROTECTION), Some(GENERAL)).expect("flushes");
         let found = all(&mut bed, &mut left);
         assert_eq!(codes(&found), [(true, PROTECTION, 1), (false, GENERAL, 0)]);
-        assert_eq!((found[0].qp, found[0].context), (left.qp.id, left.context()));
+        assert_eq!((found[0].qp, found[0].context), (left.qp.id.number, left.context()));
         assert!(found.iter().all(|wc| wc.slots == 1));
     }
 }

@@ -17,7 +17,7 @@ struct HostSrq {
 
 fn srq(bed: &mut Bed) -> HostSrq {
     let (ring, shadow) = (bed.area(32 * 32), bed.area(64));
-    let pd = bed.pd;
+    let pd = bed.right(bed.pd);
     let spec = SrqSpec {
         pd,
         ring: Span { backing: ring, offset: 0 },
@@ -25,7 +25,7 @@ fn srq(bed: &mut Bed) -> HostSrq {
         wqe_quanta: 2,
         shadow: Span { backing: shadow, offset: 0 },
     };
-    let id = bed.engine.create_srq(spec).expect("a shared receive queue");
+    let id = bed.engine.create_srq(spec, None).expect("a shared receive queue");
     HostSrq { id, queue: HostQueue::new(ring, 32).with_wqe_quanta(2), shadow }
 }
 
@@ -54,7 +54,7 @@ fn receives_of_a_shared_queue_serve_all_its_queue_pairs() {
         bed.send(from, &Work::new(SEND, &[region.sge(128, 9)]).immediate(round as u32));
         let got = bed.completion(to);
         assert!(got.srq);
-        assert_eq!((got.context, got.qp_context, got.qp), (1000 + round, to.context(), to.qp.id));
+        assert_eq!((got.context, got.qp_context, got.qp), (1000 + round, to.context(), to.qp.id.number));
         assert_eq!((got.length, got.immediate, got.opcode), (9, Some(round as u32), 0x03));
         assert!(!bed.completion(from).srq);
     }

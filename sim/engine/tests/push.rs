@@ -198,7 +198,8 @@ fn only_a_queue_pair_with_a_page_is_pushed_to() {
     scene.bed.expect_events(&[(&right, code::WQE_INVALID_PARAMETER, Source::SendQueue)]);
     let window = [0xff; WINDOW_BYTES];
     assert_eq!(scene.bed.engine.push_sq(right.qp.id, 0, &window), Pushed::Late);
-    assert_eq!(scene.bed.engine.push_sq(12345, 0, &window), Pushed::Late);
+    let nobody = scene.bed.left(12345);
+    assert_eq!(scene.bed.engine.push_sq(nobody, 0, &window), Pushed::Late);
 }
 
 proptest! {

@@ -101,7 +101,7 @@ const SILENCES: [Silence; 5] = [
         bed.engine.set_gids(function, Vec::new());
     },
     |bed, right| {
-        let change = QpChange { destination_qp: Some(right.qp.id), ..QpChange::default() };
+        let change = QpChange { destination_qp: Some(right.qp.id.number), ..QpChange::default() };
         bed.engine.modify_qp(right.qp.id, &change).expect("somebody else's");
     },
 ];

@@ -29,8 +29,8 @@ const READ_WRITE: Access = Access {
 };
 
 fn window(bed: &mut Bed, kind: WindowKind) -> Key {
-    let pd = bed.pd;
-    bed.engine.create_mw(pd, kind).expect("a window")
+    let pd = bed.right(bed.pd);
+    bed.engine.create_mw(pd, kind, None).expect("a window")
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_type1_window_opens_its_part_of_the_region() {
         bed.send(&mut right, &Work::bind(key, far.key, address, 50, READ_WRITE, true));
         let bound = bed.completion(&mut right);
         assert_eq!((bound.opcode, bound.length, bound.error), (0x08, 0, false));
-        assert_eq!(bed.engine.destroy_mr(far.key), Err(EngineError::Busy));
+        assert_eq!(bed.engine.destroy_mr(1, far.key), Err(EngineError::Busy));
         bed.fill(near, 0, &[7; 50]);
         bed.send(&mut left, &Work::new(WRITE, &[near.sge(0, 50)]).remote(address, key));
         assert!(!bed.completion(&mut left).error);
@@ -53,8 +53,8 @@ fn a_type1_window_opens_its_part_of_the_region() {
             (&right, code::BOUNDS_VIOLATION, Source::InboundRdma),
             (&left, code::REMOTE_ACCESS_ERROR, Source::SendQueue),
         ]);
-        bed.engine.destroy_mw(key).expect("destroyed while bound");
-        bed.engine.destroy_mr(far.key).expect("no window left");
+        bed.engine.destroy_mw(1, key).expect("destroyed while bound");
+        bed.engine.destroy_mr(1, far.key).expect("no window left");
     }
 }
 
@@ -91,7 +91,8 @@ fn rebinding_changes_the_key_and_length_zero_unbinds() {
 }
 
 fn region(bed: &Bed, buffer: Buffer) -> MemoryRegion<usize> {
-    MemoryRegion { pd: bed.pd, address: buffer.address, length: 4096, access: FULL, backing: buffer.area }
+    let pd = bed.right(bed.pd);
+    MemoryRegion { pd, address: buffer.address, length: 4096, access: FULL, backing: buffer.area }
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn a_type2_window_belongs_to_its_queue_pair_until_invalidated() {
     bed.send(&mut right, &Work::local_invalidate(key ^ 1));
     assert_eq!(bed.poll(&mut right).expect("bound").opcode, 0x08);
     assert_eq!(bed.completion(&mut right).opcode, 0x0a);
-    bed.engine.destroy_mr(far.key).expect("free");
+    bed.engine.destroy_mr(1, far.key).expect("free");
     assert!(bed.events().is_empty());
 }
 
@@ -210,7 +211,7 @@ fn binds_that_make_no_sense_fail_their_queue() {
         ),
         (
             |bed, _| {
-                let pd = bed.engine.create_pd().expect("another domain");
+                let pd = bed.domain();
                 let region = bed.region_of(64, FULL, pd);
                 bind(bed, region.key, region.address, 8)
             },
@@ -241,7 +242,7 @@ fn binds_that_make_no_sense_fail_their_queue() {
         let found = bed.events();
         assert_eq!(found.len(), 1, "case {number}");
         assert_eq!((found[0].code, found[0].source), (expected, Source::SendQueue), "case {number}");
-        assert_eq!(bed.engine.destroy_mr(far.key), Ok(()), "case {number} left nothing bound");
+        assert_eq!(bed.engine.destroy_mr(1, far.key), Ok(()), "case {number} left nothing bound");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A request on its way through a handler, and what handlers share.
 
 use irdma_engine::Engine;
-use irdma_engine::spec::{CqId, DeviceConfig, FunctionId, Gid, QpId, SrqId};
+use irdma_engine::spec::{CqId, DeviceConfig, FunctionId, Gid, Id, QpId, SrqId};
 use std::collections::HashMap;
 
 use crate::answer::Answer;
@@ -64,12 +64,7 @@ pub struct Counts {
 impl Hardware {
     /// A card of that profile.
     pub fn new(profile: Profile) -> Hardware {
-        let config = DeviceConfig {
-            generation: profile.generation,
-            cqe_size: profile.cqe_size(),
-            port_mtu: PORT_MTU,
-            seed: profile.seed,
-        };
+        let config = DeviceConfig { generation: profile.generation, port_mtu: PORT_MTU, seed: profile.seed };
         let mut engine = Engine::new(config, Reports::new());
         let function = engine.add_function(profile.gids.clone());
         let pushes = PushPages::new(&profile);
@@ -88,6 +83,11 @@ impl Hardware {
             removed: false,
             next_serial: 1,
         }
+    }
+
+    /// The device's name for the object of that number.
+    pub fn id(&self, number: u32) -> Id {
+        Id { function: self.function, number }
     }
 
     /// A name that no object has had.

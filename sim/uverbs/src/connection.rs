@@ -34,7 +34,7 @@ impl Qp {
 impl Device {
     /// Whether there is a queue pair of that number.
     pub fn has_qp(&self, number: u32) -> bool {
-        self.hardware.qps.contains_key(&number)
+        self.hardware.qps.contains_key(&self.hardware.id(number))
     }
 
     /// Connects two queue pairs and makes both ready to send.
@@ -68,7 +68,7 @@ impl Device {
 
     /// Ends the connection of a queue pair, if it has one: what is outstanding is flushed.
     pub fn disconnect_qp(&mut self, number: u32) {
-        let Some(&(token, handle)) = self.hardware.qps.get(&number) else { return };
+        let Some(&(token, handle)) = self.hardware.qps.get(&self.hardware.id(number)) else { return };
         let Some(file) = self.files.get_mut(&token) else { return };
         let Some(qp) = file.objects.get_mut(handle).and_then(Qp::of_mut) else { return };
         if core::mem::take(&mut qp.connected) {
@@ -81,11 +81,11 @@ impl Device {
 
     /// Queue pairs whose connections have ended since the last call, by whatever but [`Device::disconnect_qp`].
     pub fn take_lost_connections(&mut self) -> Vec<u32> {
-        core::mem::take(&mut self.hardware.lost)
+        core::mem::take(&mut self.hardware.lost).into_iter().map(|id| id.number).collect()
     }
 
     fn qp(&self, number: u32) -> Option<&Qp> {
-        let &(token, handle) = self.hardware.qps.get(&number)?;
+        let &(token, handle) = self.hardware.qps.get(&self.hardware.id(number))?;
         Qp::of(self.files.get(&token)?.objects.get(handle)?)
     }
 
@@ -104,17 +104,19 @@ impl Device {
             max_dest_rd_atomic: Some(end.reads_in.clamp(1, limits.inbound_reads)),
             ..QpChange::default()
         };
-        self.hardware.engine.modify_qp(end.qp, &change)?;
+        let qp = self.hardware.id(end.qp);
+        self.hardware.engine.modify_qp(qp, &change)?;
         let count = connection_wqes(&self.hardware.profile);
         self.with_qp(end.qp, |qp| qp.connected = true);
-        self.hardware.engine.pass_connection_wqes(end.qp, count)?;
+        self.hardware.engine.pass_connection_wqes(qp, count)?;
         Ok(())
     }
 
     /// Lets a queue pair send.
     fn start(&mut self, number: u32) -> Result<()> {
         let change = QpChange { state: Some(QpState::ReadyToSend), ..QpChange::default() };
-        self.hardware.engine.modify_qp(number, &change)?;
+        let qp = self.hardware.id(number);
+        self.hardware.engine.modify_qp(qp, &change)?;
         self.with_qp(number, |qp| {
             qp.hardware = QpState::ReadyToSend;
             qp.state = IbState::ReadyToSend;
@@ -123,7 +125,7 @@ impl Device {
     }
 
     fn with_qp(&mut self, number: u32, change: impl FnOnce(&mut Qp)) {
-        let Some(&(token, handle)) = self.hardware.qps.get(&number) else { return };
+        let Some(&(token, handle)) = self.hardware.qps.get(&self.hardware.id(number)) else { return };
         let file: Option<&mut OpenFile> = self.files.get_mut(&token);
         if let Some(qp) = file.and_then(|file| file.objects.get_mut(handle)).and_then(Qp::of_mut) {
             change(qp);

@@ -6,7 +6,6 @@ use std::fmt::Write;
 
 use irdma_engine::Platform;
 use irdma_engine::event::{AsyncEvent, Source, Subject};
-use irdma_engine::spec::CqId;
 
 use crate::abi::number::event;
 use crate::device::Device;
@@ -108,23 +107,25 @@ impl Device {
     }
 
     fn write_cqe(&mut self, cq: &str, hex: &str) -> Result<String, String> {
-        let cq = cq.parse().map_err(|_| format!("not a CQ number: {cq}"))?;
+        let number = cq.parse().map_err(|_| format!("not a CQ number: {cq}"))?;
         let bytes = parse_hex(hex).ok_or_else(|| format!("not hexadecimal bytes: {hex}"))?;
         let size = self.hardware.profile.cqe_size();
         if bytes.len() != size && bytes.len() != 64 {
             return Err(format!("a CQE has {size} bytes, not {}", bytes.len()));
         }
-        self.hardware.engine.write_cqe(cq, &bytes).map_err(|error| format!("CQ {cq}: {error}"))?;
+        let cq = self.hardware.id(number);
+        self.hardware.engine.write_cqe(cq, &bytes).map_err(|error| format!("CQ {number}: {error}"))?;
         self.settle();
         Ok(String::new())
     }
 
     fn report(&mut self, kind: &str, number: &str, code: &str) -> Result<String, String> {
         let number = number.parse().map_err(|_| format!("not a number: {number}"))?;
+        let id = self.hardware.id(number);
         let (subject, source) = match kind {
-            "qp" => (Subject::Qp(number), Source::Unspecified),
-            "cq" => (Subject::Cq(number), Source::CompletionQueue),
-            "srq" => (Subject::Srq(number), Source::Unspecified),
+            "qp" => (Subject::Qp(id), Source::Unspecified),
+            "cq" => (Subject::Cq(id), Source::CompletionQueue),
+            "srq" => (Subject::Srq(id), Source::Unspecified),
             _ => return Err(format!("not qp, cq or srq: {kind}")),
         };
         let digits = code.trim_start_matches("0x");
@@ -147,7 +148,7 @@ impl Device {
                 let _ = writeln!(
                     text,
                     "qp {} context {:#x} send_cq {send_cq} recv_cq {recv_cq}",
-                    qp.id, qp.completion_context
+                    qp.id.number, qp.completion_context
                 );
             }
         }
@@ -198,9 +199,9 @@ impl Device {
 }
 
 /// The device's number of the CQ with that handle.
-fn cq_number(file: &OpenFile, handle: u32) -> CqId {
+fn cq_number(file: &OpenFile, handle: u32) -> u32 {
     match file.objects.get(handle) {
-        Some(Object::Cq(cq)) => cq.id,
+        Some(Object::Cq(cq)) => cq.id.number,
         _ => 0,
     }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use irdma_engine::event::{AsyncEvent, Subject};
+use irdma_engine::spec::CqId;
 
 use crate::abi::number::event;
 use crate::answer::Answer;
@@ -198,10 +199,10 @@ impl Device {
             return Ok(());
         }
         let page = file.context.ok_or(EINVAL)?.doorbell;
-        let number = u32::try_from(value).map_err(|_| EINVAL)?;
+        let object = self.hardware.id(u32::try_from(value).map_err(|_| EINVAL)?);
         match (offset.wrapping_sub(page), width) {
-            (SQ_DOORBELL, 4) => self.hardware.engine.ring_sq(number),
-            (CQ_DOORBELL, 4) => self.hardware.engine.arm_cq(number),
+            (SQ_DOORBELL, 4) => self.hardware.engine.ring_sq(object),
+            (CQ_DOORBELL, 4) => self.hardware.engine.arm_cq(object),
             _ => return Err(EINVAL),
         }
         self.settle();
@@ -268,7 +269,7 @@ impl Device {
     }
 
     /// Sends the event of an armed CQ to its program.
-    fn complete(&mut self, cq: u32) {
+    fn complete(&mut self, cq: CqId) {
         let Some(&(token, handle)) = self.hardware.cqs.get(&cq) else { return };
         let Some(file) = self.files.get_mut(&token) else { return };
         let Some(cq) = file.objects.get_mut(handle).and_then(Cq::of_mut) else { return };

@@ -36,6 +36,7 @@ impl From<EngineError> for Errno {
         match error {
             EngineError::NotFound | EngineError::Invalid => EINVAL,
             EngineError::Busy => EBUSY,
+            EngineError::Taken => EEXIST,
             EngineError::Fault => EFAULT,
             // What the kernel driver answers when an index space is used up (irdma_alloc_rsrc).
             EngineError::Exhausted => EOVERFLOW,

@@ -178,17 +178,17 @@ impl Device {
             return Ok(());
         }
         let value = u32::try_from(value).map_err(|_| EINVAL)?;
-        let (chunk, qp) = (value >> QP_BITS, value & ((1 << QP_BITS) - 1));
-        if qp != place.qp {
+        let (chunk, number) = (value >> QP_BITS, value & ((1 << QP_BITS) - 1));
+        if number != place.qp.number {
             return Err(EINVAL);
         }
         let pushes = &mut self.hardware.pushes;
         let pushed = if pushes.losses > 0 {
             pushes.losses -= 1;
-            self.hardware.engine.drop_push(qp);
+            self.hardware.engine.drop_push(place.qp);
             Pushed::Dropped
         } else {
-            self.hardware.engine.push_sq(qp, chunk, window)
+            self.hardware.engine.push_sq(place.qp, chunk, window)
         };
         let counts = &mut self.hardware.pushes.counts;
         match pushed {
@@ -272,12 +272,14 @@ mod tests {
     #[test]
     fn pages_are_given_out_until_none_is_left_and_taken_back() {
         let mut pages = PushPages::new(&profile(2, 256));
-        assert_eq!((pages.allocate(7), pages.allocate(8), pages.allocate(9)), (Some(0), Some(1), None));
+        let qp = |number| QpId { function: 0, number };
+        let given = [7, 8, 9].map(|number| pages.allocate(qp(number)));
+        assert_eq!(given, [Some(0), Some(1), None]);
         assert_eq!(pages.keys(1), (4096, 5 * 4096, 256));
         let places: Vec<PushPlace> = pages.places().collect();
-        assert_eq!(places[1], PushPlace { qp: 8, window: 4096 + 256, doorbell: 5 * 4096 + 256 });
+        assert_eq!(places[1], PushPlace { qp: qp(8), window: 4096 + 256, doorbell: 5 * 4096 + 256 });
         pages.free(0);
         pages.free(77);
-        assert_eq!(pages.allocate(9), Some(0));
+        assert_eq!(pages.allocate(qp(9)), Some(0));
     }
 }

@@ -1,6 +1,6 @@
 //! The driver's side of completion queues: CQEs as a provider reads them.
 
-use irdma_engine::spec::{CqId, QpId};
+use irdma_engine::spec::CqId;
 
 use super::memory::{Area, Memory};
 
@@ -9,7 +9,7 @@ use super::memory::{Area, Memory};
 pub struct Wc {
     pub length: u32,
     pub context: u64,
-    pub qp: QpId,
+    pub qp: u32,
     pub tag: u32,
     pub minor: u16,
     pub major: u16,

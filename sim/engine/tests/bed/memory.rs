@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use irdma_engine::event::AsyncEvent;
-use irdma_engine::spec::CqId;
+use irdma_engine::spec::{CqId, FunctionId, PageSize, Translation};
 use irdma_engine::{MemoryFault, Platform};
 
 /// Names a piece of memory.
@@ -79,6 +79,21 @@ impl Platform for Memory {
 
     fn doorbell_waits(&self) -> bool {
         self.doorbell_waits
+    }
+
+    /// An area's physical address is its number in pages.
+    fn fast_memory(
+        &mut self,
+        _function: FunctionId,
+        pages: Translation,
+        page_size: PageSize,
+        _offset: u64,
+        _length: u64,
+    ) -> Option<Area> {
+        match (pages, page_size) {
+            (Translation::Contiguous(address), PageSize::Small) => Some((address >> 12) as Area),
+            _ => None,
+        }
     }
 
     fn completion_event(&mut self, cq: CqId) {

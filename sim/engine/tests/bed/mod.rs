@@ -66,18 +66,20 @@ pub struct HostQp {
 pub struct Shape {
     pub service: Service,
     pub function: FunctionId,
-    pub pd: PdId,
+    pub pd: u32,
     pub sq_quanta: u32,
     pub rq_quanta: u32,
     pub rq_wqe_quanta: u32,
     pub srq: Option<SrqId>,
+    /// What key 0 opens.
+    pub privileged: Option<Area>,
 }
 
-/// The engine, two functions, a protection domain.
+/// The engine, two functions, a protection domain of the same number on each.
 pub struct Bed {
     pub engine: Engine<Memory>,
     pub generation: Generation,
-    pub pd: PdId,
+    pub pd: u32,
     pub functions: [FunctionId; 2],
 }
 
@@ -88,12 +90,20 @@ pub fn gid(function: FunctionId) -> Gid {
 
 impl Bed {
     pub fn new(generation: Generation) -> Self {
-        let cqe_size = if generation == Generation::Gen3 { 64 } else { 32 };
-        let config = DeviceConfig { generation, cqe_size, port_mtu: 4096, seed: 7 };
+        let config = DeviceConfig { generation, port_mtu: 4096, seed: 7 };
         let mut engine = Engine::new(config, Memory::default());
         let functions = [engine.add_function(vec![gid(0)]), engine.add_function(vec![gid(1)])];
-        let pd = engine.create_pd().expect("a domain");
-        Self { engine, generation, pd, functions }
+        let mut bed = Self { engine, generation, pd: 0, functions };
+        bed.pd = bed.domain();
+        bed
+    }
+
+    /// Another protection domain, on both functions.
+    pub fn domain(&mut self) -> u32 {
+        let [left, right] = self.functions;
+        let number = self.engine.create_pd(left, None).expect("a domain").number;
+        self.engine.create_pd(right, Some(number)).expect("the same on the other function");
+        number
     }
 
     pub fn memory(&mut self) -> &mut Memory {
@@ -104,12 +114,26 @@ impl Bed {
         self.memory().area(bytes)
     }
 
-    /// A registered region of `bytes` bytes, all zero.
-    pub fn region_of(&mut self, bytes: usize, access: Access, pd: PdId) -> Buffer {
+    /// A region of `bytes` bytes, all zero, registered on both functions under one key.
+    pub fn region_of(&mut self, bytes: usize, access: Access, pd: u32) -> Buffer {
         let area = self.area(bytes);
         let address = 0x10_0000 * (area as u64 + 1);
-        let region = MemoryRegion { pd, address, length: bytes as u64, access, backing: area };
-        Buffer { area, address, key: self.engine.create_mr(region).expect("a region") }
+        let mut key = None;
+        for function in self.functions {
+            let pd = Id { function, number: pd };
+            let region = MemoryRegion { pd, address, length: bytes as u64, access, backing: area };
+            key = Some(self.engine.create_mr(region, key).expect("a region"));
+        }
+        Buffer { area, address, key: key.expect("two functions") }
+    }
+
+    /// The domain of that number on the left, or the right.
+    pub fn left(&self, number: u32) -> Id {
+        Id { function: self.functions[0], number }
+    }
+
+    pub fn right(&self, number: u32) -> Id {
+        Id { function: self.functions[1], number }
     }
 
     pub fn region(&mut self, bytes: usize) -> Buffer {
@@ -126,16 +150,19 @@ impl Bed {
     }
 
     pub fn cq(&mut self, entries: u32) -> HostCq {
-        let slot = self.engine.config().cqe_size;
+        self.cq_on(self.functions[0], entries)
+    }
+
+    pub fn cq_on(&mut self, function: FunctionId, entries: u32) -> HostCq {
+        let slot = if self.generation == Generation::Gen3 { 64 } else { 32 };
         let ring = self.area(entries as usize * slot);
         let shadow = self.area(64);
-        let id = self
-            .engine
-            .create_cq(CqSpec {
-                ring: CqRing { ring: Span { backing: ring, offset: 0 }, entries },
-                shadow: Span { backing: shadow, offset: 0 },
-            })
-            .expect("a completion queue");
+        let spec = CqSpec {
+            ring: CqRing { ring: Span { backing: ring, offset: 0 }, entries },
+            shadow: Span { backing: shadow, offset: 0 },
+            slot_bytes: slot,
+        };
+        let id = self.engine.create_cq(function, spec, None).expect("a completion queue");
         HostCq::new(id, ring, shadow, entries, slot)
     }
 
@@ -148,6 +175,7 @@ impl Bed {
             rq_quanta: 64,
             rq_wqe_quanta: 2,
             srq: None,
+            privileged: None,
         }
     }
 
@@ -155,24 +183,22 @@ impl Bed {
         let sq = self.area(shape.sq_quanta as usize * 32);
         let rq = self.area(shape.rq_quanta as usize * 32);
         let shadow = self.area(64);
-        let id = self
-            .engine
-            .create_qp(QpSpec {
-                function: shape.function,
-                pd: shape.pd,
-                service: shape.service,
-                send_cq: send_cq.id,
-                recv_cq: recv_cq.id,
-                srq: shape.srq,
-                sq: Span { backing: sq, offset: 0 },
-                sq_quanta: shape.sq_quanta,
-                rq: Span { backing: rq, offset: 0 },
-                rq_quanta: shape.rq_quanta,
-                rq_wqe_quanta: shape.rq_wqe_quanta,
-                shadow: Span { backing: shadow, offset: 0 },
-                completion_context: context_of(sq),
-            })
-            .expect("a queue pair");
+        let spec = QpSpec {
+            pd: Id { function: shape.function, number: shape.pd },
+            service: shape.service,
+            send_cq: send_cq.id,
+            recv_cq: recv_cq.id,
+            srq: shape.srq,
+            sq: Span { backing: sq, offset: 0 },
+            sq_quanta: shape.sq_quanta,
+            rq: Span { backing: rq, offset: 0 },
+            rq_quanta: shape.rq_quanta,
+            rq_wqe_quanta: shape.rq_wqe_quanta,
+            shadow: Span { backing: shadow, offset: 0 },
+            completion_context: context_of(sq),
+            privileged: shape.privileged,
+        };
+        let id = self.engine.create_qp(spec, None).expect("a queue pair");
         HostQp {
             id,
             sq: HostQueue::new(sq, shape.sq_quanta),
@@ -187,7 +213,7 @@ impl Bed {
             access: Some(FULL),
             destination_gid: Some(gid(other)),
             source_gid: Some(gid(own)),
-            destination_qp: Some(peer),
+            destination_qp: Some(peer.number),
             path_mtu: Some(MTU),
             timeout: Some(TIMEOUT),
             retry_count: Some(RETRIES),
@@ -199,7 +225,8 @@ impl Bed {
         }
     }
 
-    /// Two connected queue pairs on the two functions, one completion queue each.
+    /// Two connected queue pairs on the two functions, one completion queue each. A shared
+    /// receive queue is the right one's.
     pub fn pair(&mut self) -> (Side, Side) {
         let shape = self.shape();
         self.pair_of(shape)
@@ -207,9 +234,9 @@ impl Bed {
 
     pub fn pair_of(&mut self, shape: Shape) -> (Side, Side) {
         let [left, right] = self.functions;
-        let left_cq = self.cq(64);
-        let right_cq = self.cq(64);
-        let left_qp = self.qp(Shape { function: left, ..shape }, &left_cq, &left_cq);
+        let left_cq = self.cq_on(left, 64);
+        let right_cq = self.cq_on(right, 64);
+        let left_qp = self.qp(Shape { function: left, srq: None, ..shape }, &left_cq, &left_cq);
         let right_qp = self.qp(Shape { function: right, ..shape }, &right_cq, &right_cq);
         let change = self.connection(right_qp.id, left, right);
         self.engine.modify_qp(left_qp.id, &change).expect("left connects");
@@ -220,7 +247,7 @@ impl Bed {
 
     /// A datagram queue pair, ready to send.
     pub fn datagram(&mut self, function: FunctionId, q_key: u32) -> Side {
-        let cq = self.cq(64);
+        let cq = self.cq_on(function, 64);
         let shape =
             Shape { service: Service::UnreliableDatagram, function, rq_wqe_quanta: 4, ..self.shape() };
         let qp = self.qp(shape, &cq, &cq);
@@ -230,19 +257,17 @@ impl Bed {
         Side { qp, cq }
     }
 
-    pub fn handle(&mut self, function: FunctionId, destination_gid: Gid) -> AhId {
-        let pd = self.pd;
-        self.engine
-            .create_ah(AddressHandle {
-                pd,
-                function,
-                source_gid: gid(function),
-                destination_gid,
-                traffic_class: 0,
-                hop_limit: 64,
-                flow_label: 0,
-            })
-            .expect("an address handle")
+    pub fn handle(&mut self, function: FunctionId, destination_gid: Gid) -> u32 {
+        let handle = AddressHandle {
+            pd: Id { function, number: self.pd },
+            source_gid: gid(function),
+            destination_gid,
+            destination_mac: None,
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+        };
+        self.engine.create_ah(handle, None).expect("an address handle").number
     }
 
     pub fn post(&mut self, side: &mut Side, work: &Work) -> u32 {

@@ -1,6 +1,6 @@
 //! The driver's side of work queues: WQEs as a provider writes them.
 
-use irdma_engine::spec::{Access, AhId, Generation, Key, QpId};
+use irdma_engine::spec::{Access, Generation, Key};
 
 use super::memory::{Area, Memory};
 
@@ -10,6 +10,7 @@ pub const SEND: u64 = 0x03;
 pub const SEND_INVALIDATE: u64 = 0x04;
 pub const SEND_SOLICITED: u64 = 0x05;
 pub const BIND: u64 = 0x08;
+pub const FAST_REGISTER: u64 = 0x09;
 pub const LOCAL_INVALIDATE: u64 = 0x0a;
 pub const NOP: u64 = 0x0c;
 pub const FETCH_ADD: u64 = 0x0f;
@@ -62,7 +63,7 @@ impl Work {
         self
     }
 
-    pub fn to(mut self, handle: AhId, qp: QpId, q_key: u32) -> Self {
+    pub fn to(mut self, handle: u32, qp: u32, q_key: u32) -> Self {
         self.third = u64::from(qp) << 32 | u64::from(q_key);
         self.tag = handle.into();
         self
@@ -93,6 +94,16 @@ impl Work {
         work.first = Some([address, u64::from(parent) << 32 | u64::from(window)]);
         work.third = length;
         work.flags |= rights;
+        work
+    }
+
+    /// A registration as work: all rights, address based, one piece of physical memory.
+    pub fn register(key: Key, address: u64, length: u64, physical: u64) -> Self {
+        let mut work = Self::new(FAST_REGISTER, &[]);
+        work.first = Some([address, physical]);
+        work.third = length;
+        work.tag = key.into();
+        work.flags |= 0x0f << 48 | 1 << 53;
         work
     }
 

@@ -36,21 +36,22 @@ pub fn create(call: &mut Call) -> Result<Answer> {
     if call.hardware.counts.address_handles >= AH_COUNT {
         return Err(EOVERFLOW);
     }
-    let id = call.hardware.engine.create_ah(AddressHandle {
+    let address = AddressHandle {
         pd,
-        function: call.hardware.function,
         source_gid,
         destination_gid: wanted.attr.dgid,
+        destination_mac: None,
         traffic_class: wanted.attr.traffic_class,
         hop_limit: wanted.attr.hop_limit,
         flow_label: wanted.attr.flow_label & 0xf_ffff,
-    })?;
+    };
+    let id = call.hardware.engine.create_ah(address, None)?;
     call.hardware.counts.address_handles += 1;
     let handle = call.file.objects.insert(Object::Ah(Ah { id, pd: wanted.pd_handle }));
     call.file.get_mut::<Pd>(wanted.pd_handle)?.users += 1;
     let mut answer = Answer::made(handle);
     answer.core(call.request, &CreateAhResp { ah_handle: handle });
-    answer.driver(call.request, &DriverResp { ah_id: id, ..DriverResp::default() });
+    answer.driver(call.request, &DriverResp { ah_id: id.number, ..DriverResp::default() });
     Ok(answer)
 }
 

@@ -135,10 +135,12 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<(u32, u32, u32)> {
         (ring.memory.part(ring_bytes, SHADOW), None)
     };
     let entries = wanted.cqe.max(SMALLEST);
-    let id = hardware.engine.create_cq(CqSpec {
+    let spec = CqSpec {
         ring: span_of_entries(ring.memory.part(0, ring_bytes), entries),
         shadow: Span { backing: shadow, offset: 0 },
-    })?;
+        slot_bytes: hardware.profile.cqe_size(),
+    };
+    let id = hardware.engine.create_cq(hardware.function, spec, None)?;
     let cq = Cq {
         id,
         source: EventSource {
@@ -159,7 +161,7 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<(u32, u32, u32)> {
     call.file.rings_in_use.extend(shadow_serial);
     let handle = call.file.objects.insert(Object::Cq(cq));
     hardware.cqs.insert(id, (call.file.token, handle));
-    Ok((handle, entries, id))
+    Ok((handle, entries, id.number))
 }
 
 /// A ring at the start of some memory.

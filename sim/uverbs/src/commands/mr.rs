@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use irdma_engine::spec::{Access, Generation, MemoryRegion};
+use irdma_engine::spec::{Access, Generation, MemoryRegion, PdId};
 
 use crate::abi::core::{Handle, RegMr, RegMrResp, ReregMr, ReregMrResp};
 use crate::abi::driver::{MemRegReq, memory_type};
@@ -203,7 +203,7 @@ fn check_ring(
 }
 
 /// The region as the device is told of it.
-fn describe(profile: &Profile, mr: &Mr, pd: u32) -> MemoryRegion<Memory> {
+fn describe(profile: &Profile, mr: &Mr, pd: PdId) -> MemoryRegion<Memory> {
     let has = |flag| mr.access & flag != 0;
     // From 7.2 on the driver lets windows be bound on GEN3 only.
     let windows = profile.generation >= Generation::Gen3 || profile.kernel < KernelVersion::V7_2;
@@ -224,12 +224,12 @@ fn describe(profile: &Profile, mr: &Mr, pd: u32) -> MemoryRegion<Memory> {
 }
 
 /// Makes the region on the device.
-fn create(hardware: &mut Hardware, mr: &Mr, pd: u32) -> Result<u32> {
+fn create(hardware: &mut Hardware, mr: &Mr, pd: PdId) -> Result<u32> {
     if hardware.counts.regions >= MR_COUNT {
         return Err(EOVERFLOW);
     }
     let region = describe(&hardware.profile, mr, pd);
-    let key = hardware.engine.create_mr(region)?;
+    let key = hardware.engine.create_mr(region, None)?;
     hardware.counts.regions += 1;
     Ok(key)
 }
@@ -302,7 +302,7 @@ pub fn free(file: &mut OpenFile, hardware: &mut Hardware, handle: u32) -> Result
     let mr: &Mr = file.get(handle)?;
     let (pd, serial) = (mr.pd, mr.serial);
     if let Some(key) = mr.key {
-        hardware.engine.destroy_mr(key)?;
+        hardware.engine.destroy_mr(hardware.function, key)?;
         hardware.counts.regions -= 1;
     } else if file.rings_in_use.contains(&serial) && hardware.profile.kernel >= KernelVersion::V7_2 {
         return Err(EBUSY);

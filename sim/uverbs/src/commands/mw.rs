@@ -31,7 +31,7 @@ pub fn allocate(call: &mut Call) -> Result<Answer> {
     if call.hardware.counts.regions >= MR_COUNT {
         return Err(EOVERFLOW);
     }
-    let key = call.hardware.engine.create_mw(pd, kind)?;
+    let key = call.hardware.engine.create_mw(pd, kind, None)?;
     call.hardware.counts.regions += 1;
     let handle = call.file.objects.insert(Object::Mw(Mw { pd: wanted.pd_handle, key }));
     call.file.get_mut::<Pd>(wanted.pd_handle)?.users += 1;
@@ -57,7 +57,7 @@ pub fn destroy_old(call: &mut Call) -> Result<Answer> {
 pub fn free(file: &mut OpenFile, hardware: &mut Hardware, handle: u32) -> Result<()> {
     let mw: &Mw = file.get(handle)?;
     let pd = mw.pd;
-    hardware.engine.destroy_mw(mw.key)?;
+    hardware.engine.destroy_mw(hardware.function, mw.key)?;
     hardware.counts.regions -= 1;
     file.objects.remove(handle);
     file.get_mut::<Pd>(pd)?.users -= 1;

@@ -22,12 +22,12 @@ pub fn allocate(call: &mut Call) -> Result<Answer> {
     if call.hardware.counts.pds >= PD_COUNT {
         return Err(EOVERFLOW);
     }
-    let id = call.hardware.engine.create_pd()?;
+    let id = call.hardware.engine.create_pd(call.hardware.function, None)?;
     call.hardware.counts.pds += 1;
     let handle = call.file.objects.insert(Object::Pd(Pd { id, users: 0 }));
     let mut answer = Answer::made(handle);
     answer.core(call.request, &AllocPdResp { pd_handle: handle });
-    answer.driver(call.request, &DriverResp { pd_id: id, ..DriverResp::default() });
+    answer.driver(call.request, &DriverResp { pd_id: id.number, ..DriverResp::default() });
     Ok(answer)
 }
 

@@ -203,8 +203,7 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
         (true, QpKind::Rc) => Service::ReliableConnection,
         (true, QpKind::Ud) => Service::UnreliableDatagram,
     };
-    let id = hardware.engine.create_qp(QpSpec {
-        function: hardware.function,
+    let spec = QpSpec {
         pd,
         service,
         send_cq,
@@ -220,7 +219,9 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
         rq_wqe_quanta: 1 << rq.shift,
         shadow: Span { backing: ring.memory.part(sq_bytes + rq_bytes, SHADOW), offset: 0 },
         completion_context: rings.user_compl_ctx,
-    })?;
+        privileged: None,
+    };
+    let id = hardware.engine.create_qp(spec, None)?;
     let qp = Qp {
         id,
         source: EventSource {
@@ -266,7 +267,7 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<Made> {
     hardware.qps.insert(id, (call.file.token, handle));
     let legacy = i40iw || call.request.length(DRIVER_OUT) < size_of::<DriverResp>();
     let told = DriverResp {
-        qp_id: id,
+        qp_id: id.number,
         actual_sq_size: sq.entries(),
         actual_rq_size: rq.entries(),
         irdma_drv_opt: 0,

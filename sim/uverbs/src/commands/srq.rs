@@ -129,13 +129,14 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<(u32, u32, DriverResp)> {
     let rings: CreateSrqReq = driver_request(call.request, size_of::<CreateSrqReq>())?;
     let ring = call.file.take_ring(RingKind::Srq, rings.user_srq_buf).ok_or(EPROTO)?;
     let ring_bytes = u64::from(ring.rq_pages) * PAGE;
-    let id = hardware.engine.create_srq(SrqSpec {
+    let spec = SrqSpec {
         pd,
         ring: Span { backing: ring.memory.part(0, ring_bytes), offset: 0 },
         quanta: size.quanta,
         wqe_quanta: 1 << size.shift,
         shadow: Span { backing: ring.memory.part(ring_bytes, SHADOW), offset: 0 },
-    })?;
+    };
+    let id = hardware.engine.create_srq(spec, None)?;
     let srq = Srq {
         id,
         source: EventSource {
@@ -156,7 +157,7 @@ fn make(call: &mut Call, wanted: &Wanted) -> Result<(u32, u32, DriverResp)> {
     let handle = call.file.objects.insert(Object::Srq(srq));
     call.file.get_mut::<Pd>(wanted.pd)?.users += 1;
     hardware.srqs.insert(id, (call.file.token, handle));
-    Ok((handle, size.work_requests, DriverResp { srq_id: id, srq_size: size.entries() }))
+    Ok((handle, size.work_requests, DriverResp { srq_id: id.number, srq_size: size.entries() }))
 }
 
 /// `IB_USER_VERBS_CMD_MODIFY_SRQ`.

@@ -103,7 +103,10 @@ fn a_push_doorbell_is_its_owners_and_names_it() {
     let device = &mut setup.fixture.device;
     let doorbell = told.push_db_mmap_key + 512;
     let place = device.push_place(TOKEN, doorbell).unwrap().unwrap();
-    assert_eq!((place.qp, place.window, place.doorbell), (number, told.push_wqe_mmap_key + 512, doorbell));
+    assert_eq!(
+        (place.qp.number, place.window, place.doorbell),
+        (number, told.push_wqe_mmap_key + 512, doorbell)
+    );
     assert_eq!(device.push_places(TOKEN), [place]);
     for stray in [doorbell + 4, doorbell - 512, doorbell + 4096] {
         assert_eq!(device.push_place(TOKEN, stray), Err(EINVAL), "{stray:#x}");
