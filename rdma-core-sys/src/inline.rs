@@ -1,6 +1,6 @@
 //! What `<infiniband/verbs.h>` gives programs as inline functions, in C's names.
 //!
-//! As in C: nothing is checked, and what a device does not offer fails with
+//! As in C: hardly anything is checked, and what a device does not offer fails with
 //! `EOPNOTSUPP`.
 
 use core::ffi::{c_int, c_void};
@@ -244,15 +244,20 @@ pub fn ibv_inc_rkey(rkey: u32) -> u32 {
     (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff)
 }
 
-/// Binds a type 1 memory window.
+/// Binds a type 1 memory window. What C refuses here is refused before any provider is asked:
+/// another type, a range of no region, a region of another protection domain.
 ///
 /// # Safety
 /// The objects are alive, `bind` is valid.
 pub unsafe fn ibv_bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
-        if (*mw).type_ != IBV_MW_TYPE_1 {
+        let ibv_mw_bind_info { mr, addr, length, .. } = (*bind).bind_info;
+        if (*mw).type_ != IBV_MW_TYPE_1 || mr.is_null() && (addr != 0 || length != 0) {
             return libc::EINVAL;
+        }
+        if !mr.is_null() && (*mr).pd != (*mw).pd {
+            return libc::EPERM;
         }
         (*(*mw).context).ops.bind_mw.expect("filled when the context was opened")(qp, mw, bind)
     }

@@ -130,8 +130,7 @@ fn a_refused_bind_leaves_the_key() {
     let other = Pd::new(pair.right.context());
     let foreign = Mr::new(&other, pair.right.mr.buffer(), BINDABLE);
     let errno = window.bind(&pair.right.qp, 7, &foreign, 0, 100, READ_WRITE);
-    assert!([libc::EINVAL, libc::EPERM].contains(&errno), "a region of another domain: {errno}");
-    assert_eq!(window.rkey(), before);
+    assert_eq!((errno, window.rkey()), (libc::EPERM, before), "a region of another domain, says the library");
     let errno = window.bind(&pair.right.qp, 7, &mr, 0, 100, READ_WRITE | 1 << 20);
     assert_eq!((errno, window.rkey()), (libc::EINVAL, before), "a right that does not exist");
     let errno = window.bind(&pair.right.qp, 7, &mr, 0, usize::MAX, READ_WRITE);
@@ -143,12 +142,9 @@ fn a_bind_without_a_region_is_invalid() {
     let pair = Pair::new();
     let window = Window::new_or_skip(pair.right.pd());
     let before = window.rkey();
+    // A range of no region is refused by the library.
     let mut request = ibv_mw_bind {
-        bind_info: ibv_mw_bind_info {
-            length: 100,
-            mw_access_flags: READ_WRITE,
-            ..ibv_mw_bind_info::default()
-        },
+        bind_info: ibv_mw_bind_info { mw_access_flags: READ_WRITE, ..ibv_mw_bind_info::default() },
         ..ibv_mw_bind::default()
     };
     // SAFETY: the objects are alive, the request valid for the call.

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
+use crate::newest::Newest;
+use crate::packages;
 use crate::sim::Simulator;
 use crate::workspace::{cargo, run as build, target};
-use crate::{packages, plugin, suites};
 
 /// What is compared.
 #[derive(clap::Args)]
@@ -40,12 +41,10 @@ pub fn run(options: Options) -> Result<ExitCode> {
     packages::install(packages::BUILD.iter().chain(packages::DEMO))?;
     let simulator = Simulator::build()?;
     let mut command = if options.with_65 {
-        if !rustix::process::geteuid().is_root() {
-            bail!("--with-65 needs root, to mount the file system that its programs see");
-        }
-        let plugin = plugin::build(Some(&suites::development_root("forky")?))?;
-        let mut command = command(&simulator, &plugin.library, options.programs, options.seed)?;
-        command.arg("--release").arg("65").arg("--root").arg(suites::program_root("forky")?);
+        let newest = Newest::build()?;
+        let mut command = command(&simulator, &newest.plugin, options.programs, options.seed)?;
+        command.args(["--release", "65"]);
+        command.args(newest.words().into_iter().flat_map(|word| ["--under".into(), word]));
         command
     } else {
         command(&simulator, &simulator.plugin().library, options.programs, options.seed)?

@@ -8,6 +8,7 @@ mod differential;
 mod fences;
 mod inspect;
 mod layout;
+mod newest;
 mod packages;
 mod plugin;
 mod process;

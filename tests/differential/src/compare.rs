@@ -16,7 +16,8 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    fn parse(line: &'a str) -> Event<'a> {
+    /// Takes a line apart.
+    pub fn parse(line: &'a str) -> Event<'a> {
         let mut words = line.split(' ');
         let kind = words.next().unwrap_or_default();
         Event { kind, values: words.filter_map(|word| word.split_once('=')).collect(), line }

@@ -9,12 +9,14 @@ mod compare;
 mod execute;
 mod faults;
 mod generate;
+mod laws;
 mod program;
 mod random;
 mod session;
 mod shrink;
 mod side;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -48,9 +50,9 @@ pub struct Options {
     /// Release of rdma-core whose C provider it is compared with
     #[arg(long, default_value_t = 44)]
     release: u32,
-    /// Whose `/usr` the programs run on instead of this machine's
-    #[arg(long, value_name = "FOLDER")]
-    root: Option<PathBuf>,
+    /// Words in front of the program that runs the verbs, such as of a tool that gives it other libraries; one each
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    under: Vec<OsString>,
     /// How many programs
     #[arg(long, default_value_t = 1000)]
     programs: u64,

@@ -16,6 +16,7 @@ pub mod slots {
     pub const MWS: u8 = 4;
     pub const CHANNELS: u8 = 2;
     pub const CQS: u8 = 4;
+    pub const SRQS: u8 = 2;
     pub const QPS: u8 = 4;
     pub const AHS: u8 = 4;
 }
@@ -27,8 +28,11 @@ pub type Program = Vec<Step>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the verbs' own arguments")]
 pub enum Step {
-    /// From now on the program does as it should with a queue pair whose requests fail: it moves it to the error state.
-    Careful,
+    /// From now on the program does as it should with a queue pair whose requests fail: it moves it to the
+    /// error state, and may post no more to it.
+    Careful {
+        posts_on: bool,
+    },
     /// `ibv_query_device_ex`, `ibv_query_port` of that port.
     QueryDevice {
         port: u8,
@@ -110,11 +114,35 @@ pub enum Step {
     },
     /// Takes and acknowledges every asynchronous event.
     TakeAsyncEvents,
+    CreateSrq {
+        srq: Slot,
+        pd: Slot,
+        wr: u32,
+        sge: u32,
+        limit: u32,
+    },
+    ModifySrq {
+        srq: Slot,
+        mask: u32,
+        wr: u32,
+        limit: u32,
+    },
+    QuerySrq {
+        srq: Slot,
+    },
+    DestroySrq {
+        srq: Slot,
+    },
+    PostSrqRecv {
+        srq: Slot,
+        list: Vec<Receive>,
+    },
     CreateQp {
         qp: Slot,
         pd: Slot,
         send_cq: Slot,
         recv_cq: Slot,
+        srq: Option<Slot>,
         kind: u32,
         cap: Cap,
         signals_all: bool,
@@ -220,6 +248,8 @@ pub enum Command {
     CreateCq,
     DestroyCq,
     ResizeCq,
+    CreateSrq,
+    ModifySrq,
     CreateQp,
     ModifyQp,
     DestroyQp,

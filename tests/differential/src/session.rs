@@ -10,6 +10,7 @@ use crate::Options;
 use crate::compare::{Outcome, compare};
 use crate::faults;
 use crate::generate::generate;
+use crate::laws;
 use crate::program::Program;
 use crate::random::Random;
 use crate::shrink::shrink;
@@ -43,6 +44,10 @@ impl Pair<'_> {
         }
         if self.options.plant {
             ours = planted(&ours);
+        }
+        if let Some(broken) = laws::broken(program, &ours) {
+            let report = format!("ours by itself: {broken}\n{ours}");
+            return Ok(Outcome::Different { signature: broken.law.to_owned(), report });
         }
         Ok(compare(program, (self.generation, self.options.release), [&ours, &c], &mut self.met))
     }

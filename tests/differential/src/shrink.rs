@@ -2,7 +2,7 @@
 
 use rdma_core_sys::bindings::IBV_WR_SEND;
 
-use crate::program::{Bind, Key, Place, Program, Send, Step};
+use crate::program::{Bind, Key, Place, Program, Receive, Send, Step};
 
 /// The shortest program found that `still` holds for, as it does for `program`.
 pub fn shrink(program: Program, still: &mut impl FnMut(&Program) -> bool) -> Program {
@@ -92,21 +92,8 @@ fn simpler(step: &Step) -> Vec<Step> {
             }
         }
         Step::PostRecv { qp, list } => {
-            let mut add = |list| found.push(Step::PostRecv { qp: *qp, list });
-            for index in 0..list.len() {
-                add(without(list, index));
-            }
-            for (index, receive) in list.iter().enumerate() {
-                for element in 0..receive.elements.len() {
-                    let mut list = list.clone();
-                    list[index].elements.remove(element);
-                    add(list);
-                }
-                if receive.stale {
-                    let mut list = list.clone();
-                    list[index].stale = false;
-                    add(list);
-                }
+            for list in simpler_receives(list) {
+                found.push(Step::PostRecv { qp: *qp, list });
             }
         }
         Step::Run { times } if *times > 1 => found.push(Step::Run { times: 1 }),
@@ -116,40 +103,50 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::CreateCqEx { cq, entries, channel, .. } => {
             found.push(Step::CreateCq { cq: *cq, entries: *entries as i32, channel: *channel, vector: 0 });
         }
-        Step::CreateQp { qp, pd, send_cq, recv_cq, kind, cap, signals_all } => {
-            found.push(Step::CreateQp {
-                qp: *qp,
-                pd: *pd,
-                send_cq: *send_cq,
-                recv_cq: *send_cq,
-                kind: *kind,
-                cap: *cap,
-                signals_all: *signals_all,
-            });
-            let smallest = [("send_wr", 1), ("recv_wr", 1), ("send_sge", 1), ("recv_sge", 1), ("inline", 0)];
-            for (name, value) in smallest {
-                let mut cap = *cap;
-                match name {
-                    "send_wr" => cap.send_wr = value,
-                    "recv_wr" => cap.recv_wr = value,
-                    "send_sge" => cap.send_sge = value,
-                    "recv_sge" => cap.recv_sge = value,
-                    _ => cap.inline = value,
-                }
-                found.push(Step::CreateQp {
-                    qp: *qp,
-                    pd: *pd,
-                    send_cq: *send_cq,
-                    recv_cq: *recv_cq,
-                    kind: *kind,
-                    cap,
-                    signals_all: *signals_all,
-                });
+        Step::PostSrqRecv { srq, list } => {
+            for list in simpler_receives(list) {
+                found.push(Step::PostSrqRecv { srq: *srq, list });
             }
         }
+        Step::CreateQp { .. } => found.extend((0..).map_while(|number| simpler_creation(step, number))),
         _ => {}
     }
     found
+}
+
+/// Lists of receives that are a little simpler.
+fn simpler_receives(list: &[Receive]) -> Vec<Vec<Receive>> {
+    let mut found: Vec<_> = (0..list.len()).map(|index| without(list, index)).collect();
+    for (index, receive) in list.iter().enumerate() {
+        for element in 0..receive.elements.len() {
+            let mut list = list.to_vec();
+            list[index].elements.remove(element);
+            found.push(list);
+        }
+        if receive.stale {
+            let mut list = list.to_vec();
+            list[index].stale = false;
+            found.push(list);
+        }
+    }
+    found
+}
+
+/// A queue pair that is created a little simpler; `None` if it is as simple as that.
+fn simpler_creation(step: &Step, number: usize) -> Option<Step> {
+    let mut simpler = step.clone();
+    let Step::CreateQp { send_cq, recv_cq, srq, cap, .. } = &mut simpler else { return None };
+    match number {
+        0 => recv_cq.clone_from(send_cq),
+        1 => *srq = None,
+        2 => cap.send_wr = 1,
+        3 => cap.recv_wr = 1,
+        4 => cap.send_sge = 1,
+        5 => cap.recv_sge = 1,
+        6 => cap.inline = 0,
+        _ => return None,
+    }
+    Some(simpler)
 }
 
 fn without<T: Clone>(list: &[T], index: usize) -> Vec<T> {

@@ -14,10 +14,6 @@ use crate::execute::END;
 /// How long a program may take: far more than any does, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a program of another release: its `/usr` takes the place of this machine's, for that
-/// program and what it starts.
-const IN_ROOT: &str = "mount --bind \"$0/usr\" /usr && exec \"$@\"";
-
 /// A provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
@@ -47,10 +43,7 @@ impl Side {
         command.args(["run", "--mode", "step", "--provider"]);
         command.arg(if provider == Provider::Ours { "ours" } else { "c" });
         command.arg("--plugin").arg(&options.plugin).args(&options.device).arg("--");
-        if let Some(root) = &options.root {
-            command.args(["unshare", "--mount", "sh", "-c", IN_ROOT]).arg(root);
-        }
-        command.arg(std::env::current_exe()?).arg("execute");
+        command.args(&options.under).arg(std::env::current_exe()?).arg("execute");
         // Memory that a provider forgets to set is then the same each time, and not 0.
         command.env("MALLOC_PERTURB_", "165");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

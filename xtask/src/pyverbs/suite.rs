@@ -1,6 +1,7 @@
 //! A suite of tests, and how it is run: the interpreter, the libraries and the plugin that belong to it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Run;
-use crate::plugin;
+use crate::newest::Newest;
 use crate::process::{self, Finished};
 use crate::sim::Simulator;
 use crate::suites;
@@ -18,16 +19,12 @@ use crate::workspace::{read, root};
 /// Longest time that the whole suite may take on one device.
 const LIMIT: Duration = Duration::from_secs(400);
 
-/// Runs a program of another release: its `/usr` takes the place of this machine's, for that
-/// program and what it starts.
-const IN_ROOT: &str = "mount --bind \"$0/usr\" /usr && exec \"$@\"";
-
 /// A release of rdma-core with its tests.
 pub struct Suite {
     /// `tests/` of its source.
     folder: PathBuf,
-    /// What it runs on, if that is not this machine.
-    root: Option<PathBuf>,
+    /// Words in front of a program that have it run on the suite's release, if that is not this machine's.
+    words: Vec<OsString>,
     /// The plugin for its libibverbs.
     plugin: PathBuf,
 }
@@ -58,17 +55,13 @@ impl Suite {
         let version = read(Command::new("pkg-config").args(["--modversion", "libibverbs"]))?;
         ensure!(version.contains(".44."), "suite 44 is Debian 12's; here is libibverbs {}", version.trim());
         let folder = suites::python_tests("bookworm")?;
-        Ok(Suite { folder, root: None, plugin: simulator.plugin().library.clone() })
+        Ok(Suite { folder, words: Vec::new(), plugin: simulator.plugin().library.clone() })
     }
 
     fn newest() -> Result<Suite> {
-        if !rustix::process::geteuid().is_root() {
-            bail!("suite 65 needs root, to mount the file system that its programs see");
-        }
-        let plugin = plugin::build(Some(&suites::development_root("forky")?))?;
+        let newest = Newest::build()?;
         let folder = suites::python_tests("forky")?;
-        let root = suites::program_root("forky")?;
-        Ok(Suite { folder, root: Some(root), plugin: plugin.library })
+        Ok(Suite { folder, words: newest.words(), plugin: newest.plugin })
     }
 
     /// Runs the tests whose names contain `word`. Their output goes to `logs`.
@@ -108,9 +101,7 @@ impl Suite {
         let mut command = simulator.run_with(run.provider, &self.plugin);
         command.args(["--gen", &run.generation.to_string()]);
         command.args(run.kernel.iter().flat_map(|kernel| ["--kernel", kernel])).arg("--");
-        if let Some(root) = &self.root {
-            command.args(["unshare", "--mount", "sh", "-c", IN_ROOT]).arg(root);
-        }
+        command.args(&self.words);
         let programs = root().join("tests/programs");
         let mut path = programs.join("tools").into_os_string();
         path.push(":");

@@ -6,16 +6,18 @@ use rdma_core_sys::bindings::*;
 use rdma_core_sys::inline::*;
 
 use super::objects::{Objects, of};
-use super::{queues, tell};
-use crate::program::Slot;
+use super::observe::Observer;
+use super::{hook, queues, tell};
+use crate::program::{Slot, slots};
 
 /// Every byte of a completion before it is polled.
 const POISON: u8 = 0xa5;
 /// The most that are polled at once.
 pub const MOST: usize = 32;
 
-/// Empty polls in a row after which a queue is empty: a provider may stop early, and go on when asked again.
-const EMPTY: u8 = 4;
+/// Empty polls in a row after which a queue is empty. A provider may stop early, and go on when asked again:
+/// at a flush of a queue that is empty, and each queue pair has two.
+const EMPTY: u8 = 2 * slots::QPS + 1;
 
 /// `ibv_poll_cq`, until there are `count` or no more.
 pub fn poll(objects: &Objects<'_>, cq: Slot, count: i32) -> Option<()> {
@@ -23,15 +25,18 @@ pub fn poll(objects: &Objects<'_>, cq: Slot, count: i32) -> Option<()> {
     let mut left = count.min(MOST as i32);
     let mut empty = 0;
     let mut failed = Vec::new();
+    hook::observer(Observer::mark_progress);
     loop {
         let polled = poll_once(cq, left, &mut failed);
         empty = if polled == 0 { empty + 1 } else { 0 };
         left -= polled;
         if polled < 0 || left <= 0 || empty >= EMPTY {
-            queues::give_up(objects, &failed);
-            return Some(());
+            break;
         }
     }
+    hook::observer(Observer::tell_progress);
+    queues::give_up(objects, &failed);
+    Some(())
 }
 
 /// One call; how many completions came, and of which queue pairs failed ones.
@@ -76,6 +81,7 @@ pub fn poll_extended(objects: &Objects<'_>, slot: Slot, count: u8) -> Option<()>
     let cq: *mut ibv_cq_ex = cq.raw.cast();
     let (mut taken, mut empty) = (0, 0);
     let mut failed = Vec::new();
+    hook::observer(Observer::mark_progress);
     while taken < count && empty < EMPTY {
         // SAFETY: the CQ is alive and has the extended interface; completions are read while they are there.
         unsafe {
@@ -102,6 +108,7 @@ pub fn poll_extended(objects: &Objects<'_>, slot: Slot, count: u8) -> Option<()>
             ibv_end_poll(cq);
         }
     }
+    hook::observer(Observer::tell_progress);
     queues::give_up(objects, &failed);
     Some(())
 }

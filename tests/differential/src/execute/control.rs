@@ -200,6 +200,8 @@ fn name(command: Command) -> &'static str {
         Command::CreateCq => "create_cq",
         Command::DestroyCq => "destroy_cq",
         Command::ResizeCq => "resize_cq",
+        Command::CreateSrq => "create_srq",
+        Command::ModifySrq => "modify_srq",
         Command::CreateQp => "create_qp",
         Command::ModifyQp => "modify_qp",
         Command::DestroyQp => "destroy_qp",

@@ -40,10 +40,15 @@ pub fn take_asynchronous(objects: &Objects<'_>) -> Option<()> {
         while readable((*objects.context).async_fd) {
             let mut event: ibv_async_event = zeroed();
             let result = ibv_get_async_event(objects.context, &mut event);
-            let slot = objects.qps.iter().position(|known| *known == Some(event.element.qp));
             let kind = event.event_type;
+            let slot = match kind {
+                IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                    objects.srqs.iter().position(|known| *known == Some(event.element.srq))
+                }
+                _ => objects.qps.iter().position(|known| *known == Some(event.element.qp)),
+            };
             tell("async", |line| {
-                line.with("result", result).with("kind", kind).with("qp", format_args!("{slot:?}"))
+                line.with("result", result).with("kind", kind).with("slot", format_args!("{slot:?}"))
             });
             if result != 0 {
                 break;

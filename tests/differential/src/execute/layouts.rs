@@ -62,6 +62,8 @@ pub const DRIVER_OUT: u16 = 0x1001;
 pub const CQ: u16 = 3;
 /// `UVERBS_OBJECT_QP`.
 pub const QP: u16 = 4;
+/// `UVERBS_OBJECT_SRQ`.
+pub const SRQ: u16 = 5;
 
 const CAP: &[Field] = &[
     ("max_send_wr", 4, Value),
@@ -72,6 +74,8 @@ const CAP: &[Field] = &[
 ];
 const CQ_REQUEST: &[Field] = &[("ring", 8, Address), ("shadow", 8, Address)];
 const CQ_ANSWER: &[Field] = &[("cq_id", 4, Value), ("cq_size", 4, Value)];
+const SRQ_REQUEST: &[Field] = &[("ring", 8, Address), ("shadow", 8, Address)];
+const SRQ_ANSWER: &[Field] = &[("srq_id", 4, Value), ("srq_size", 4, Value)];
 const QP_REQUEST: &[Field] = &[("rings", 8, Address), ("context", 8, Context)];
 const QP_ANSWER: &[Field] = &[
     ("qp_id", 4, Value),
@@ -155,6 +159,26 @@ pub const METHODS: &[Method] = &[
         ],
     ),
     (QP, 1, "destroy_qp", &[(0, Attribute::Handle), (1, Attribute::Out(NUMBER))]),
+    (
+        SRQ,
+        0,
+        "create_srq",
+        &[
+            (0, Attribute::New),
+            (1, Attribute::Handle),
+            (4, Attribute::In(HIDDEN)),
+            (5, Attribute::In(&[("max_wr", 4, Value)])),
+            (6, Attribute::In(&[("max_sge", 4, Value)])),
+            (7, Attribute::In(&[("limit", 4, Value)])),
+            (9, Attribute::In(NUMBER)),
+            (10, Attribute::Descriptor),
+            (11, Attribute::Out(&[("max_wr", 4, Value)])),
+            (12, Attribute::Out(&[("max_sge", 4, Value)])),
+            (DRIVER_IN, Attribute::In(SRQ_REQUEST)),
+            (DRIVER_OUT, Attribute::Out(SRQ_ANSWER)),
+        ],
+    ),
+    (SRQ, 1, "destroy_srq", &[(0, Attribute::Handle), (1, Attribute::Out(NUMBER))]),
     (6, 0, "destroy_ah", &[(0, Attribute::Handle)]),
     (7, 1, "dereg_mr", &[(0, Attribute::Handle)]),
     (8, 0, "dealloc_mw", &[(0, Attribute::Handle)]),
@@ -303,6 +327,24 @@ pub const COMMANDS: &[Command] = &[
         name: "ex_modify_qp",
         request: [MODIFY, &[("sq_flush", 1, Value), ("rq_flush", 1, Value), ("rsvd", 6, Value)]],
         answer: [&[], &[]],
+    },
+    Command {
+        number: 33,
+        name: "modify_srq",
+        request: [
+            &[("handle", 4, Handle), ("attr_mask", 4, Value), ("max_wr", 4, Value), ("limit", 4, Value)],
+            &[],
+        ],
+        answer: [&[], &[]],
+    },
+    Command {
+        number: 34,
+        name: "query_srq",
+        request: [&[RESPONSE, ("handle", 4, Handle), ("reserved", 4, Value)], &[]],
+        answer: [
+            &[("max_wr", 4, Value), ("max_sge", 4, Value), ("limit", 4, Value), ("reserved", 4, Value)],
+            &[],
+        ],
     },
     Command { number: 30, name: "attach_mcast", request: [MULTICAST, &[]], answer: [&[], &[]] },
     Command { number: 31, name: "detach_mcast", request: [MULTICAST, &[]], answer: [&[], &[]] },

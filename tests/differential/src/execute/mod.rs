@@ -14,6 +14,7 @@ mod objects;
 mod observe;
 mod queues;
 mod rings;
+mod shared;
 mod trace;
 mod work;
 
@@ -120,8 +121,8 @@ fn perform(objects: &mut Objects<'_>, step: &Step) {
             run_device(*times);
             Some(())
         }
-        Step::Careful => {
-            objects.careful = true;
+        Step::Careful { posts_on } => {
+            (objects.careful, objects.posts_on) = (true, *posts_on);
             Some(())
         }
         Step::TakeEvents { channel } => events::take(objects, *channel),
@@ -140,6 +141,11 @@ fn perform(objects: &mut Objects<'_>, step: &Step) {
         | Step::ModifyQp { .. }
         | Step::QueryQp { .. }
         | Step::DestroyQp { .. } => queues::perform(objects, step),
+        Step::CreateSrq { .. }
+        | Step::ModifySrq { .. }
+        | Step::QuerySrq { .. }
+        | Step::DestroySrq { .. }
+        | Step::PostSrqRecv { .. } => shared::perform(objects, step),
         _ => control::perform(objects, step),
     };
     if done.is_none() {

@@ -2,7 +2,8 @@
 
 use rdma_core_sys::bindings::*;
 
-use super::{control, queues};
+use super::{control, queues, shared};
+use crate::laws;
 use crate::program::{Key, Step};
 use crate::program::{Place, Slot, slots};
 
@@ -25,12 +26,15 @@ pub struct Objects<'a> {
     pub mws: [Option<*mut ibv_mw>; slots::MWS as usize],
     pub channels: [Option<*mut ibv_comp_channel>; slots::CHANNELS as usize],
     pub cqs: [Option<Cq>; slots::CQS as usize],
+    pub srqs: [Option<*mut ibv_srq>; slots::SRQS as usize],
     pub qps: [Option<*mut ibv_qp>; slots::QPS as usize],
     pub ahs: [Option<*mut ibv_ah>; slots::AHS as usize],
     /// The `wr_id` of the next work request. None has 0.
     pub posted: u64,
     /// See [`Step::Careful`].
     pub careful: bool,
+    /// Whether it posts to queue pairs in error.
+    pub posts_on: bool,
 }
 
 /// What is in a slot.
@@ -54,11 +58,19 @@ impl<'a> Objects<'a> {
             mws: Default::default(),
             channels: Default::default(),
             cqs: Default::default(),
+            srqs: Default::default(),
             qps: Default::default(),
             ahs: Default::default(),
-            posted: 1000,
+            posted: laws::FIRST_ID,
             careful: false,
+            posts_on: true,
         }
+    }
+
+    /// The queue pair in that slot, if the program would post to it.
+    pub fn to_post_to(&self, slot: Slot) -> Option<*mut ibv_qp> {
+        // SAFETY: what is in a slot is alive.
+        of(&self.qps, slot).filter(|qp| self.posts_on || unsafe { (**qp).state } != IBV_QPS_ERR)
     }
 
     /// The GID of that index of the port, or one of nobody.
@@ -91,6 +103,7 @@ impl<'a> Objects<'a> {
         let each = |slots: u8, step: fn(Slot) -> Step| (0..slots).map(step);
         let steps = each(slots::AHS, |ah| Step::DestroyAh { ah })
             .chain(each(slots::QPS, |qp| Step::DestroyQp { qp }))
+            .chain(each(slots::SRQS, |srq| Step::DestroySrq { srq }))
             .chain(each(slots::CQS, |cq| Step::DestroyCq { cq }))
             .chain(each(slots::CHANNELS, |channel| Step::DestroyChannel { channel }))
             .chain(each(slots::MWS, |mw| Step::DeallocMw { mw }))
@@ -101,6 +114,7 @@ impl<'a> Objects<'a> {
             // A slot without an object has nothing to destroy.
             let _ = match step {
                 Step::DestroyQp { .. } | Step::DestroyCq { .. } => queues::perform(self, &step),
+                Step::DestroySrq { .. } => shared::perform(self, &step),
                 _ => control::perform(self, &step),
             };
         }

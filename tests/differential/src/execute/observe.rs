@@ -15,6 +15,8 @@ use super::trace::Trace;
 const PAGE: usize = 4096;
 /// Nothing has been stored to a doorbell since it was last looked at.
 const QUIET: u32 = u32::MAX;
+/// Stands for the index of the next completion that a poll has not written.
+const UNWRITTEN: u64 = u64::MAX;
 /// Byte of the CQs' doorbell in its page; the send queues' is at 0.
 const CQ_DOORBELL: usize = 64;
 
@@ -30,8 +32,31 @@ struct QueuePair {
 #[derive(Debug)]
 struct CompletionQueue {
     number: u32,
-    shadow: *const u64,
+    shadow: *mut u64,
     seen: [u64; 2],
+}
+
+impl CompletionQueue {
+    /// What a provider has written to a word.
+    fn word(&self, word: usize) -> u64 {
+        // SAFETY: the shadow area of a living CQ has eight words, which the provider alone writes.
+        unsafe { self.shadow.add(word).read_volatile() }
+    }
+
+    /// Puts a word where the provider has put it last, or a mark.
+    fn set_word(&self, word: usize, value: u64) {
+        // SAFETY: as above; the device, which reads it, is in step mode and does not work now.
+        unsafe { self.shadow.add(word).write_volatile(value) }
+    }
+}
+
+/// A shared receive queue's ring, and its shadow area: the index of the work request that comes next.
+#[derive(Debug)]
+struct SharedQueue {
+    number: u32,
+    receive: ReceiveRing,
+    shadow: *const u64,
+    seen: u64,
 }
 
 /// Observes one program.
@@ -43,6 +68,7 @@ pub struct Observer {
     registrations: BTreeMap<u64, [usize; 2]>,
     qps: BTreeMap<u32, QueuePair>,
     cqs: BTreeMap<u32, CompletionQueue>,
+    srqs: BTreeMap<u32, SharedQueue>,
     doorbells: Option<*mut u8>,
     forgotten: Option<Forgotten>,
     /// Of objects.
@@ -54,6 +80,7 @@ pub struct Observer {
 enum Forgotten {
     Qp(u32, QueuePair),
     Cq(u32, CompletionQueue),
+    Srq(u32, SharedQueue),
 }
 
 impl Observer {
@@ -62,6 +89,7 @@ impl Observer {
         self.forgotten = match object {
             layouts::QP => self.qps.remove(&handle).map(|qp| Forgotten::Qp(handle, qp)),
             layouts::CQ => self.cqs.remove(&handle).map(|cq| Forgotten::Cq(handle, cq)),
+            layouts::SRQ => self.srqs.remove(&handle).map(|srq| Forgotten::Srq(handle, srq)),
             _ => None,
         };
     }
@@ -71,6 +99,9 @@ impl Observer {
         match self.forgotten.take() {
             Some(Forgotten::Qp(handle, qp)) if seen.name == "destroy_qp" => drop(self.qps.insert(handle, qp)),
             Some(Forgotten::Cq(handle, cq)) if seen.name == "destroy_cq" => drop(self.cqs.insert(handle, cq)),
+            Some(Forgotten::Srq(handle, srq)) if seen.name == "destroy_srq" => {
+                drop(self.srqs.insert(handle, srq))
+            }
             _ => {}
         }
     }
@@ -79,7 +110,7 @@ impl Observer {
     pub(super) fn learn(&mut self, seen: &Seen) {
         let handle = seen.get("handle") as u32;
         match seen.name {
-            "reg_mr" if seen.get("reg_type") == 1 => {
+            "reg_mr" if matches!(seen.get("reg_type"), 1 | 3) => {
                 let pages = ["sq_pages", "rq_pages"].map(|name| seen.get(name) as usize * PAGE);
                 self.registrations.insert(seen.get("start"), pages);
             }
@@ -103,9 +134,18 @@ impl Observer {
                 self.qps.insert(handle, QueuePair { number, send, receive });
             }
             "create_cq" => {
-                let shadow = seen.get("shadow") as *const u64;
+                let shadow = seen.get("shadow") as *mut u64;
                 let number = seen.get("cq_id") as u32;
                 self.cqs.insert(handle, CompletionQueue { number, shadow, seen: [0; 2] });
+            }
+            "create_srq" => {
+                let ring = seen.get("ring");
+                let Some(&[_, receive]) = self.registrations.get(&ring) else { return };
+                // SAFETY: the provider has registered so much memory there, and keeps it until the queue
+                // is destroyed.
+                let receive = unsafe { ReceiveRing::new(ring, receive) };
+                let (number, shadow) = (seen.get("srq_id") as u32, seen.get("shadow") as *const u64);
+                self.srqs.insert(handle, SharedQueue { number, receive, shadow, seen: 0 });
             }
             _ => {}
         }
@@ -117,19 +157,50 @@ impl Observer {
         self.doorbells = Some(page);
     }
 
+    /// Marks the indices of the next completions, so that writing one is seen even if it is what was
+    /// there before, as in another ring after a resize. The mark is to be taken away before anything
+    /// but polling happens.
+    pub fn mark_progress(&mut self) {
+        for cq in self.cqs.values() {
+            cq.set_word(0, UNWRITTEN);
+        }
+    }
+
+    /// Takes the mark away again, and tells which indices were written.
+    pub fn tell_progress(&mut self) {
+        let Observer { trace, cqs, .. } = self;
+        for cq in cqs.values_mut() {
+            let now = cq.word(0);
+            if now == UNWRITTEN {
+                cq.set_word(0, cq.seen[0]);
+            } else {
+                cq.seen[0] = now;
+                drop(trace.line("shadow").with("cq", cq.number).with("word", 0).hex("value", now));
+            }
+        }
+    }
+
     /// Tells what has changed since the last look.
     pub fn look(&mut self) {
-        let Observer { trace, qps, cqs, doorbells, .. } = self;
+        let Observer { trace, qps, cqs, srqs, doorbells, .. } = self;
         for qp in qps.values_mut() {
             qp.send.look(trace, qp.number);
-            qp.receive.look(trace, qp.number);
+            qp.receive.look(trace, "rq", qp.number);
+        }
+        for srq in srqs.values_mut() {
+            srq.receive.look(trace, "srq", srq.number);
+            // SAFETY: a living queue's shadow area, which the provider alone writes.
+            let now = unsafe { srq.shadow.read_volatile() };
+            if now != srq.seen {
+                srq.seen = now;
+                drop(trace.line("shadow").with("srq", srq.number).with("word", 0).hex("value", now));
+            }
         }
         for cq in cqs.values_mut() {
-            for (seen, word) in cq.seen.iter_mut().zip([0, 4]) {
-                // SAFETY: the shadow area of a living CQ has eight words, which the provider alone writes.
-                let now = unsafe { cq.shadow.add(word).read_volatile() };
-                if now != *seen {
-                    *seen = now;
+            for (place, word) in [0, 4].into_iter().enumerate() {
+                let now = cq.word(word);
+                if now != cq.seen[place] {
+                    cq.seen[place] = now;
                     drop(trace.line("shadow").with("cq", cq.number).with("word", word).hex("value", now));
                 }
             }

@@ -81,13 +81,15 @@ fn tell_cq(cq: &Option<Cq>) {
 }
 
 fn create(objects: &mut Objects<'_>, step: &Step) -> Option<()> {
-    let Step::CreateQp { qp, pd, send_cq, recv_cq, kind, cap, signals_all } = *step else { return None };
+    let Step::CreateQp { qp, pd, send_cq, recv_cq, srq, kind, cap, signals_all } = *step else { return None };
     let pd = of(&objects.pds, pd)?;
     let (send, recv) = (of(&objects.cqs, send_cq)?.raw, of(&objects.cqs, recv_cq)?.raw);
+    let srq = srq.map_or(Some(null_mut()), |slot| of(&objects.srqs, slot))?;
     let place = free(&mut objects.qps, qp)?;
     // SAFETY: all bytes zero is a value of the plain struct.
     let mut attributes: ibv_qp_init_attr = unsafe { zeroed() };
     (attributes.send_cq, attributes.recv_cq, attributes.qp_type) = (send, recv, kind);
+    attributes.srq = srq;
     attributes.cap = ibv_qp_cap {
         max_send_wr: cap.send_wr,
         max_recv_wr: cap.recv_wr,

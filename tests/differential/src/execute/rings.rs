@@ -132,10 +132,11 @@ impl ReceiveRing {
         ReceiveRing { ring: unsafe { Ring::new(address, bytes) } }
     }
 
-    /// Tells the quanta that are new.
-    pub fn look(&mut self, trace: &mut Trace, qp: u32) {
+    /// Tells the quanta that are new, of a receive queue (`rq`) or a shared one (`srq`).
+    pub fn look(&mut self, trace: &mut Trace, name: &str, number: u32) {
+        let owner = if name == "rq" { "qp" } else { name };
         for index in self.ring.changes() {
-            let mut line = trace.line("rq").with("qp", qp).with("at", index);
+            let mut line = trace.line(name).with(owner, number).with("at", index);
             for (number, word) in self.ring.before[index].iter().enumerate() {
                 line = line.hex(format_args!("q{number}"), *word);
             }

@@ -44,7 +44,7 @@ fn tell_post(verb: &str, result: i32, errno: i32, bad: Option<usize>) {
 
 /// `ibv_post_send`.
 pub fn send(objects: &mut Objects<'_>, qp: Slot, list: &[Send]) -> Option<()> {
-    let raw = of(&objects.qps, qp)?;
+    let raw = objects.to_post_to(qp)?;
     // SAFETY: alive.
     let is_datagram = unsafe { (*raw).qp_type } == IBV_QPT_UD;
     let mut lists = list.iter().map(|send| elements(objects, &send.elements)).collect::<Option<Vec<_>>>()?;
@@ -107,13 +107,32 @@ pub fn send(objects: &mut Objects<'_>, qp: Slot, list: &[Send]) -> Option<()> {
     let errno = error::last();
     let bad = requests.iter().position(|request| std::ptr::eq(request, bad));
     tell_post("post_send", result, errno, bad);
+    for send in list.iter().filter(|send| send.opcode == IBV_WR_BIND_MW) {
+        let Key::Mw(window) = send.remote.key else { continue };
+        // SAFETY: alive.
+        let rkey = of(&objects.mws, window).map(|mw| unsafe { (*mw).rkey });
+        tell("window", |line| line.hex("rkey", rkey.unwrap_or(0).into()));
+    }
     objects.posted += list.len() as u64;
     Some(())
 }
 
 /// `ibv_post_recv`.
 pub fn receive(objects: &mut Objects<'_>, qp: Slot, list: &[Receive]) -> Option<()> {
-    let raw = of(&objects.qps, qp)?;
+    let raw = objects.to_post_to(qp)?;
+    post_receives("post_recv", objects, list, |first, bad| {
+        // SAFETY: the queue pair is alive, the list linked, everything it points to valid.
+        unsafe { ibv_post_recv(raw, first, bad) }
+    })
+}
+
+/// Posts receives by a verb; `post` gets the first of a list, and where to put the one that is refused.
+pub fn post_receives(
+    verb: &str,
+    objects: &mut Objects<'_>,
+    list: &[Receive],
+    post: impl FnOnce(*mut ibv_recv_wr, &mut *mut ibv_recv_wr) -> i32,
+) -> Option<()> {
     let mut lists =
         list.iter().map(|receive| elements(objects, &receive.elements)).collect::<Option<Vec<_>>>()?;
     let mut requests: Vec<ibv_recv_wr> = Vec::with_capacity(list.len());
@@ -131,11 +150,10 @@ pub fn receive(objects: &mut Objects<'_>, qp: Slot, list: &[Receive]) -> Option<
     let first = requests.first_mut().map_or(null_mut(), |first| &raw mut *first);
     let mut bad = without_provenance_mut(8);
     error::set(0);
-    // SAFETY: the queue pair is alive, the list linked, everything it points to valid.
-    let result = unsafe { ibv_post_recv(raw, first, &mut bad) };
+    let result = post(first, &mut bad);
     let errno = error::last();
     let bad = requests.iter().position(|request| std::ptr::eq(request, bad));
-    tell_post("post_recv", result, errno, bad);
+    tell_post(verb, result, errno, bad);
     objects.posted += list.len() as u64;
     Some(())
 }
@@ -151,7 +169,7 @@ fn bind_info(objects: &Objects<'_>, bind: &Bind) -> Option<ibv_mw_bind_info> {
 
 /// `ibv_bind_mw`.
 pub fn bind(objects: &mut Objects<'_>, qp: Slot, mw: Slot, bind: &Bind, flags: u32) -> Option<()> {
-    let (raw, window) = (of(&objects.qps, qp)?, of(&objects.mws, mw)?);
+    let (raw, window) = (objects.to_post_to(qp)?, of(&objects.mws, mw)?);
     let mut request =
         ibv_mw_bind { wr_id: objects.posted, send_flags: flags, bind_info: bind_info(objects, bind)? };
     error::set(0);

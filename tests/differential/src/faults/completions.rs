@@ -21,6 +21,17 @@ fn is_old_ring(difference: &Difference<'_>, handle: i64) -> bool {
     at_due_time && is_of_cq(difference, handle)
 }
 
+/// What the C provider has done so far in the step that is being run.
+fn c_in_step<'a>(difference: &Difference<'a>) -> &'a [&'a str] {
+    let began = difference.c_before.iter().rposition(|line| line.starts_with("step "));
+    &difference.c_before[began.unwrap_or(0)..]
+}
+
+/// Whether a line is of the completion of that work request.
+pub fn completes(line: &str, id: &str) -> bool {
+    (line.starts_with("wc ") || line.starts_with("current ")) && line.contains(&format!(" wr_id={id} "))
+}
+
 /// What explains a difference where the C provider's line were this one, if anything is left to explain.
 pub fn differs_only_by(difference: &Difference<'_>, history: &mut History, fixed: &str) -> Option<Effect> {
     let rest = difference.with_c(fixed);
@@ -84,6 +95,18 @@ pub const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "a bind that was flushed for what it may not is said to be a protection error",
+        matches: |difference, history| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let bind = (ours.number("status"), ours.number("opcode")) == (Some(6), Some(5))
+                && ours.number("vendor_err") == Some(0x1_0002);
+            if !bind || c.number("status") != Some(4) {
+                return None;
+            }
+            differs_only_by(difference, history, &c.line.replace(" status=4 ", " status=6 "))
+        },
+    },
+    Fault {
         name: "a destruction that is refused has given up the rings from before a resize, with what is in them",
         matches: |difference, _| {
             let c = &difference.c;
@@ -135,6 +158,30 @@ pub const FAULTS: &[Fault] = &[
                 }
                 _ => None,
             }
+        },
+    },
+    Fault {
+        name: "what is behind the completion of a flush that finds its queue empty, in a ring from before a resize, is \
+               given up with the ring",
+        matches: |difference, _| {
+            let ours = &difference.ours;
+            let is_completion = matches!(ours.kind, "wc" | "current");
+            let polls = matches!(difference.step(), Some(Step::Poll { .. } | Step::PollEx { .. }));
+            if difference.generation == 3 || !polls || !is_completion {
+                return None;
+            }
+            let id = ours.text("wr_id");
+            let comes = |lines: &[&str]| lines.iter().any(|line| completes(line, id));
+            let given_back = |line: &&str| {
+                let handle = line.strip_prefix("ioctl name=dereg_mr 0=");
+                let handle = handle.and_then(|rest| rest.split(' ').next()?.parse().ok());
+                handle.is_some_and(|handle| is_of_cq(difference, handle))
+            };
+            let lost = c_in_step(difference).iter().any(given_back)
+                && !completes(difference.c.line, id)
+                && !comes(difference.c_before)
+                && !comes(difference.c_after);
+            lost.then_some(Effect::Ends)
         },
     },
     Fault {

@@ -70,7 +70,7 @@ pub const FAULTS: &[Fault] = &[
             let (ours, c) = (&difference.ours, &difference.c);
             let (Some(whole), Some(part)) = (ours.number("length"), c.number("length")) else { return None };
             let shared = ours.is_ioctl("reg_mr")
-                && matches!(ours.number("driver.reg_type"), Some(1 | 2))
+                && matches!(ours.number("driver.reg_type"), Some(1..=3))
                 && only(difference, &["length"])
                 && part % PAGE == SHADOW
                 && whole == part - SHADOW + PAGE;

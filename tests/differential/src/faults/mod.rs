@@ -11,6 +11,7 @@ mod work;
 use std::collections::BTreeSet;
 
 use crate::compare::Difference;
+use crate::program::{Slot, Step};
 
 /// What a fault does to the rest of a trace.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,22 @@ fn is_of_cq(difference: &Difference<'_>, handle: i64) -> bool {
     let made = format!(" out.handle={handle} ");
     let registered = |line: &&str| line.contains(&made) && line.contains(" driver.reg_type=0x2 ");
     difference.c_before.iter().any(registered)
+}
+
+/// The step that has made the queue pair in that slot: others find the slot taken, or fail.
+fn creation<'a>(difference: &Difference<'a>, slot: Slot) -> Option<&'a Step> {
+    let mut running = None;
+    let mut creation = None;
+    for line in difference.c_before {
+        if let Some(number) = line.strip_prefix("step ") {
+            running = number.parse().ok().and_then(|number: usize| difference.program.get(number));
+        } else if line.starts_with("create_qp made=")
+            && matches!(running, Some(Step::CreateQp { qp, .. }) if *qp == slot)
+        {
+            creation = running;
+        }
+    }
+    creation
 }
 
 /// All of release 44.

@@ -7,8 +7,8 @@ use rdma_core_sys::bindings::{
     IBV_WC_EX_WITH_DLID_PATH_BITS, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, ibv_device_attr,
 };
 
-use super::completions::differs_only_by;
-use super::{Effect, Fault, INVALID, only};
+use super::completions::{completes, differs_only_by};
+use super::{Effect, Fault, INVALID, creation, only};
 use crate::compare::{Difference, Event};
 use crate::program::{Element, Slot, Step};
 
@@ -45,11 +45,30 @@ fn is_flushed(line: &str) -> bool {
 
 /// Whether a queue pair was created for sends without elements.
 fn has_no_elements(difference: &Difference<'_>, slot: Slot) -> bool {
-    let mut sizes = difference.program[..difference.step].iter().rev().filter_map(|step| match step {
-        Step::CreateQp { qp, cap, .. } if *qp == slot => Some(cap.send_sge),
-        _ => None,
-    });
-    sizes.next() == Some(0)
+    matches!(creation(difference, slot), Some(Step::CreateQp { cap, .. }) if cap.send_sge == 0)
+}
+
+/// Whether a queue pair with a shared receive queue has been destroyed.
+fn has_left_shared(difference: &Difference<'_>) -> bool {
+    let before = &difference.program[..difference.step.min(difference.program.len())];
+    before.iter().enumerate().any(|(number, step)| {
+        let Step::DestroyQp { qp: destroyed } = step else { return false };
+        before[..number]
+            .iter()
+            .any(|step| matches!(step, Step::CreateQp { qp, srq: Some(_), .. } if qp == destroyed))
+    })
+}
+
+/// Whether the C provider completes a work request in this step that this project's does not.
+fn completes_more(difference: &Difference<'_>) -> bool {
+    let rest = difference.c_after.iter().take_while(|line| !line.starts_with("step "));
+    let completions = [difference.c.line]
+        .into_iter()
+        .chain(rest.copied())
+        .map(Event::parse)
+        .filter(|event| matches!(event.kind, "wc" | "current"));
+    let ours = || difference.before.iter().chain([&difference.ours.line]).chain(difference.after);
+    completions.map(|event| event.text("wr_id")).any(|id| !ours().any(|line| completes(line, id)))
 }
 
 /// Whether work is posted.
@@ -67,6 +86,27 @@ pub const FAULTS: &[Fault] = &[
                 && difference.c.line.contains(MORE)
                 && difference.c.line.replace(MORE, "") == difference.ours.line;
             longer.then_some(Effect::Values)
+        },
+    },
+    Fault {
+        name: "a queue pair with a shared receive queue is said to have receives of its own, also if it was not created",
+        matches: |difference, history| {
+            let Some(Step::CreateQp { srq: Some(_), cap, .. }) = difference.step() else { return None };
+            let (ours, c) = (&difference.ours, &difference.c);
+            let failed = difference.before.last().is_some_and(|line| line.starts_with("create_qp errno="));
+            let right = if failed { (cap.recv_wr, cap.recv_sge) } else { (0, 0) };
+            let told = (ours.number("recv_wr"), ours.number("recv_sge"));
+            let said = ours.kind == "cap"
+                && told == (Some(right.0.into()), Some(right.1.into()))
+                && only(difference, &["recv_wr", "recv_sge"]);
+            // What is asked for shows in a command that fails: in others the answer is in its place.
+            let asked = ours.is_ioctl("create_qp")
+                && ours.number("result") == Some(-1)
+                && (ours.number("8.max_recv_wr"), c.number("8.max_recv_wr")) == (Some(4), Some(1));
+            if asked {
+                return differs_only_by(difference, history, &replaced(c, "8.max_recv_wr", "0x4"));
+            }
+            said.then_some(Effect::Values)
         },
     },
     Fault {
@@ -181,6 +221,17 @@ pub const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "a receive that a destroyed queue pair took from a shared queue is completed by what is in its freed memory",
+        matches: |difference, _| {
+            let polls = matches!(difference.step(), Some(Step::Poll { .. } | Step::PollEx { .. }));
+            let completed = difference.generation == 3
+                && polls
+                && has_left_shared(difference)
+                && (difference.c.line == "died code=139" || completes_more(difference));
+            completed.then_some(Effect::Ends)
+        },
+    },
+    Fault {
         name: "a receive that has failed is said to be of a write on the third generation",
         matches: |difference, history| {
             let (ours, c) = (&difference.ours, &difference.c);
@@ -203,8 +254,8 @@ pub const FAULTS: &[Fault] = &[
         },
     },
     Fault {
-        name: "what is posted to a queue pair that the hardware has put into error is never flushed on the third \
-               generation",
+        name: "on the third generation a flush completes the oldest requests, also those that were done and not \
+               signaled, and none that was posted after it: as many as those never complete",
         matches: |difference, _| {
             let (ours, c) = (&difference.ours, &difference.c);
             if difference.generation != 3 {

@@ -1,22 +1,26 @@
 //! Faults in posting.
 
 use rdma_core_sys::bindings::{
-    IBV_QPT_UD, IBV_SEND_INLINE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
+    IBV_ACCESS_ZERO_BASED, IBV_QPT_UD, IBV_SEND_INLINE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+    IBV_WR_SEND_WITH_IMM,
 };
 
-use super::{Effect, Fault, INVALID, only};
+use super::{Effect, Fault, INVALID, creation, only};
 use crate::compare::Difference;
 use crate::execute::arena;
 use crate::program::{Slot, Step};
 
+/// What a window may allow, and what a program may ask for beside it.
+const WINDOW_RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_ZERO_BASED;
+
 /// Whether a queue pair was created for datagrams.
 fn is_datagram(difference: &Difference<'_>, slot: Slot) -> bool {
-    let before = &difference.program[..difference.step.min(difference.program.len())];
-    let mut kinds = before.iter().rev().filter_map(|step| match step {
-        Step::CreateQp { qp, kind, .. } if *qp == slot => Some(*kind),
-        _ => None,
-    });
-    kinds.next() == Some(IBV_QPT_UD)
+    matches!(creation(difference, slot), Some(Step::CreateQp { kind: IBV_QPT_UD, .. }))
 }
 
 /// All of them.
@@ -25,8 +29,8 @@ pub const FAULTS: &[Fault] = &[
         name: "a receive without elements has the first element of another",
         matches: |difference, _| {
             let ours = &difference.ours;
-            let empty = ours.kind == "rq"
-                && matches!(difference.step(), Some(Step::PostRecv { .. }))
+            let empty = matches!(ours.kind, "rq" | "srq")
+                && matches!(difference.step(), Some(Step::PostRecv { .. } | Step::PostSrqRecv { .. }))
                 && ours.number("q0") == Some(0)
                 && ours.number("q1").is_some_and(|word| word & i64::MAX == 0)
                 && ours.number("q3").is_some_and(|word| word & i64::MAX == 0)
@@ -69,11 +73,22 @@ pub const FAULTS: &[Fault] = &[
             let index = usize::try_from(difference.ours.number("bad_wr")?).ok()?;
             let elements = match difference.step()? {
                 Step::PostSend { list, .. } => &list.get(index)?.elements,
-                Step::PostRecv { list, .. } => &list.get(index)?.elements,
+                Step::PostRecv { list, .. } | Step::PostSrqRecv { list, .. } => &list.get(index)?.elements,
                 _ => return None,
             };
             let long = elements.iter().any(|element| element.length >= 1 << 31);
             (refused && long).then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "elements that make 4 GiB together are taken, of their length 32 bits are counted",
+        matches: |difference, _| {
+            let Some(Step::PostSend { list, .. }) = difference.step() else { return None };
+            let ours = &difference.ours;
+            let send = list.get(usize::try_from(ours.number("bad_wr")?).ok()?)?;
+            let length = send.elements.iter().map(|element| u64::from(element.length)).sum::<u64>();
+            let refused = ours.kind == "post_send" && ours.number("result") == Some(INVALID);
+            (refused && length > u32::MAX.into()).then_some(Effect::Ends)
         },
     },
     Fault {
@@ -138,6 +153,17 @@ pub const FAULTS: &[Fault] = &[
                 && difference.ours.number("q0") == Some(0)
                 && only(difference, &["q0", "q1"]);
             taken.then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "a window of the first type is bound to more than its region, or with rights that no window has",
+        matches: |difference, _| {
+            let Some(Step::BindMw { bind, .. }) = difference.step() else { return None };
+            let wrong = bind.length > arena::LENGTH as u64 || bind.access & !WINDOW_RIGHTS != 0;
+            let refused = difference.ours.kind == "bind_mw"
+                && difference.ours.number("result") == Some(INVALID)
+                && difference.ours.text("rkey") != difference.c.text("rkey");
+            (wrong && refused).then_some(Effect::Ends)
         },
     },
     Fault {

@@ -60,7 +60,7 @@ impl Generator<'_> {
         self.add(Step::AllocPd { pd });
     }
 
-    fn pd(&mut self) -> Slot {
+    pub(super) fn pd(&mut self) -> Slot {
         any_of(self.random, &self.model.pds, |used| *used).unwrap_or(0)
     }
 
@@ -159,9 +159,11 @@ impl Generator<'_> {
         let signals_all = self.random.once_in(3);
         // To itself, or with the one before it.
         let peer = if qp > 0 && self.random.once_in(2) { qp - 1 } else { qp };
+        let srq = any_of(self.random, &self.model.srqs, Option::is_some).filter(|_| self.random.once_in(2));
         self.model.qps[usize::from(qp)] = Some(QueuePair {
             is_datagram,
             peer,
+            srq,
             send_sge: cap.send_sge.min(14),
             recv_sge: cap.recv_sge.min(14),
             inline: cap.inline.min(110),
@@ -171,13 +173,13 @@ impl Generator<'_> {
         {
             other.peer = qp;
         }
-        self.add(Step::CreateQp { qp, pd, send_cq, recv_cq, kind, cap, signals_all });
+        self.add(Step::CreateQp { qp, pd, send_cq, recv_cq, srq, kind, cap, signals_all });
         if is_datagram && !self.model.ahs[0] {
             self.create_ah(0, true);
         }
     }
 
-    fn work_requests(&mut self, good: bool) -> u32 {
+    pub(super) fn work_requests(&mut self, good: bool) -> u32 {
         let usual = good || self.random.once_in(2);
         self.random.of(if usual { &[1, 2, 4, 8, 13, 16, 30, 64, 128] } else { WORK_REQUESTS })
     }
@@ -204,6 +206,7 @@ impl Generator<'_> {
             (2, Self::query),
             (1, Self::reregister),
             (1, Self::multicast),
+            (if self.generation == 3 { 3 } else { 1 }, Self::shared),
             (1, Self::fail),
         ]);
         what(self);
@@ -238,11 +241,8 @@ impl Generator<'_> {
                 self.create_ah(ah, false);
             }
             5 => {
-                let mw = self.free(|model| model.mws.to_vec());
-                let pd = self.pd();
-                self.model.mws[usize::from(mw)] = true;
-                let kind = self.random.of(&[1, 1, 1, 2, 0, 3]);
-                self.add(Step::AllocMw { mw, pd, kind });
+                let mw = self.free(|model| model.mws.iter().map(Option::is_some).collect());
+                self.alloc_mw(mw, false);
             }
             6 => {
                 let channel = self.free(|model| model.channels.to_vec());
@@ -279,7 +279,7 @@ impl Generator<'_> {
             Step::DeregMr { mr } => self.model.mrs[usize::from(mr)] = None,
             Step::DestroyQp { qp } => self.model.qps[usize::from(qp)] = None,
             Step::DestroyAh { ah } => self.model.ahs[usize::from(ah)] = false,
-            Step::DeallocMw { mw } => self.model.mws[usize::from(mw)] = false,
+            Step::DeallocMw { mw } => self.model.mws[usize::from(mw)] = None,
             _ => {}
         }
         self.add(step);
@@ -374,6 +374,8 @@ impl Generator<'_> {
             Command::RegMr,
             Command::CreateCq,
             Command::ResizeCq,
+            Command::CreateSrq,
+            Command::ModifySrq,
             Command::CreateQp,
             Command::ModifyQp,
             Command::CreateAh,
@@ -391,6 +393,7 @@ impl Generator<'_> {
         for _ in 0..3 {
             match command {
                 Command::ResizeCq => self.resize(),
+                Command::CreateSrq | Command::ModifySrq => self.shared(),
                 Command::ModifyQp => self.states(),
                 _ => self.more_objects(),
             }

@@ -3,7 +3,7 @@
 use rdma_core_sys::bindings::*;
 
 use super::{Generator, QueuePair, Region, any_of};
-use crate::program::{Bind, Element, Key, Place, Receive, Send, Slot, Step, slots};
+use crate::program::{Bind, Element, Key, Place, Send, Slot, Step, slots};
 
 impl Generator<'_> {
     fn region(&mut self) -> (Slot, Region) {
@@ -14,7 +14,7 @@ impl Generator<'_> {
     }
 
     /// A piece of a region, usually within it, usually short.
-    fn element(&mut self) -> Element {
+    pub(super) fn element(&mut self) -> Element {
         let (mr, region) = self.region();
         let most = region.length.clamp(1, 700);
         let length = self.random.of(&[0, 1, 7, 8, 16, 31, 64, 100, 255]).min(most);
@@ -37,7 +37,7 @@ impl Generator<'_> {
         element
     }
 
-    fn elements(&mut self, most: u32) -> Vec<Element> {
+    pub(super) fn elements(&mut self, most: u32) -> Vec<Element> {
         if self.random.once_in(40) {
             return Vec::new();
         }
@@ -82,6 +82,12 @@ impl Generator<'_> {
                 (1, IBV_WR_LOCAL_INV),
             ])
         };
+        let can_bind =
+            self.generation == 3 && !pair.is_datagram && self.model.mws.iter().any(Option::is_some);
+        let usual = match can_bind && self.random.once_in(8) {
+            true => self.random.of(&[IBV_WR_BIND_MW, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV, IBV_WR_SEND_WITH_INV]),
+            false => usual,
+        };
         let opcode = if self.random.once_in(50) { self.random.below(20) } else { usual };
         let mut flags = 0;
         for (times, flag) in
@@ -109,7 +115,7 @@ impl Generator<'_> {
         if self.random.once_in(3) {
             offset += self.random.below(region.length.clamp(1, 1000));
         }
-        let windows = any_of(self.random, &self.model.mws, |used| *used);
+        let windows = self.window(IBV_MW_TYPE_2);
         match (opcode, windows) {
             (IBV_WR_BIND_MW, Some(mw)) => key = Key::Mw(mw),
             (IBV_WR_SEND_WITH_INV | IBV_WR_LOCAL_INV, Some(mw)) if !self.random.once_in(4) => {
@@ -164,25 +170,31 @@ impl Generator<'_> {
     fn bind_of_region(&mut self) -> Bind {
         let (mr, region) = self.region();
         let inside = self.random.below(region.length.clamp(1, 100));
-        Bind {
+        let mut bind = Bind {
             mr,
             offset: region.offset + inside,
             length: u64::from(region.length.saturating_sub(inside)),
             access: self.random.of(&[2, 4, 6, 6, 6, 0, 1, 8, 32 | 6]),
+        };
+        match self.random.below(40) {
+            0 => bind.access |= self.random.of(&[16, 1 << 20, 0x8000_0000]),
+            1 => bind.length = self.random.of(&[0, 1 << 20, u64::MAX]),
+            _ => {}
         }
+        bind
     }
 
     /// `ibv_bind_mw`.
     pub(super) fn bind(&mut self) {
         let Some(qp) = any_of(self.random, &self.model.qps, Option::is_some) else { return };
-        let Some(mw) = any_of(self.random, &self.model.mws, |used| *used) else { return };
+        let Some(mw) = self.window(IBV_MW_TYPE_1) else { return };
         let bind = self.bind_of_region();
         let flags = self.random.of(&[IBV_SEND_SIGNALED, 0]);
         self.add(Step::BindMw { qp, mw, bind, flags });
     }
 
     /// How many work requests a call posts.
-    fn burst(&mut self) -> u32 {
+    pub(super) fn burst(&mut self) -> u32 {
         let most = self.random.weighted(&[(30, 1), (8, 4), (2, 20), (1, 150)]);
         self.random.within(1, most)
     }
@@ -197,16 +209,13 @@ impl Generator<'_> {
     pub(super) fn post_recv(&mut self) {
         let Some(qp) = any_of(self.random, &self.model.qps, Option::is_some) else { return };
         let Some(pair) = self.model.qps[usize::from(qp)] else { return };
-        let count = self.burst();
-        let mut list = Vec::new();
-        for _ in 0..count {
-            let mut elements = self.elements(pair.recv_sge);
-            // One without elements ends the comparison, see the faults.
-            if elements.is_empty() && !self.random.once_in(20) {
-                elements.push(self.element());
-            }
-            list.push(Receive { elements, stale: self.random.once_in(30) });
+        // Hardly ever to the queue pair's own queue if it has none.
+        if let Some(srq) = pair.srq
+            && !self.random.once_in(16)
+        {
+            return self.post_srq_recv(srq);
         }
+        let list = self.receives(pair.recv_sge);
         self.add(Step::PostRecv { qp, list });
     }
 }

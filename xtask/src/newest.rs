@@ -1,0 +1,37 @@
+//! rdma-core 65: Debian forky's libraries in place of this machine's, and the plugin that is built for them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+use crate::{plugin, suites};
+
+/// Puts the `/usr` of the root that is its first argument in the place of this machine's, and runs
+/// the rest of its arguments.
+const IN_ROOT: &str = "mount --bind \"$0/usr\" /usr && exec \"$@\"";
+
+/// What programs on that release need.
+pub struct Newest {
+    /// The plugin for its libibverbs.
+    pub plugin: PathBuf,
+    root: PathBuf,
+}
+
+impl Newest {
+    /// Fetches and builds it.
+    pub fn build() -> Result<Newest> {
+        ensure!(
+            rustix::process::geteuid().is_root(),
+            "rdma-core 65 needs root, to mount the file system that its programs see"
+        );
+        let plugin = plugin::build(Some(&suites::development_root("forky")?))?;
+        Ok(Newest { plugin: plugin.library, root: suites::program_root("forky")? })
+    }
+
+    /// The words in front of a program's that run it, and what it starts, on that release.
+    pub fn words(&self) -> Vec<OsString> {
+        let words = ["unshare", "--mount", "sh", "-c", IN_ROOT].map(OsString::from);
+        words.into_iter().chain([self.root.clone().into_os_string()]).collect()
+    }
+}
