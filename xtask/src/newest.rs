@@ -9,7 +9,7 @@ use crate::{plugin, suites};
 
 /// Puts the `/usr` of the root that is its first argument in the place of this machine's, and runs
 /// the rest of its arguments.
-const IN_ROOT: &str = "mount --bind \"$0/usr\" /usr && exec \"$@\"";
+pub const IN_ROOT: &str = "mount --bind \"$0/usr\" /usr && exec \"$@\"";
 
 /// What programs on that release need.
 pub struct Newest {

@@ -14,6 +14,7 @@ mod machine;
 mod packages;
 mod report;
 mod session;
+mod stand_in;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

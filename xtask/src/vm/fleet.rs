@@ -13,7 +13,7 @@ use super::initrd::{self, Contents};
 use super::kernel::Kernel;
 use super::machine::Machine;
 use super::packages::Set;
-use super::{device, disk};
+use super::{device, disk, stand_in};
 use crate::process::{Running, wait_until};
 use crate::sim::Provider;
 use crate::workspace::{cargo, run, target};
@@ -41,13 +41,15 @@ impl Parts {
         run(cargo("build").args(["--quiet", "--profile", "sim", "--package", "irdma-vm-agent"]))?;
         let device = device::program(device)?;
         let plugin = plugin::build(Some(&suites::development_root("forky")?))?;
+        let kernel = Kernel::unpacked()?;
+        let stand_in = (generation == 2).then(|| stand_in::build(&kernel.release)).transpose()?;
         Ok(Parts {
-            kernel: Kernel::unpacked()?,
+            kernel,
             disk: disk::image()?,
             busybox: Set::Guest.unpacked()?.join("usr/bin/busybox"),
             agent: target().join("sim/irdma-vm-agent"),
             plugin: plugin.library,
-            stand_in: None,
+            stand_in,
             device,
             generation,
             has_lan,

@@ -69,7 +69,10 @@ fn run_groups(
             let started = Instant::now();
             let result = case::carry_out(fleet, group.name, test, logs);
             let outcome = match &result {
-                Ok(outcome) => outcome.clone(),
+                Ok(outcome) => match test.c_fault.filter(|_| provider == Provider::C) {
+                    Some(fault) => outcome.clone().of_known_fault(fault),
+                    None => outcome.clone(),
+                },
                 Err(error) => Outcome::Failed(format!("{error:#}")),
             };
             let seconds = started.elapsed().as_secs_f64();
