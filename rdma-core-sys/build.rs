@@ -1,17 +1,14 @@
 //! Generates the bindings: picks the layout by the release of libibverbs.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::exit;
 
 include!("layouts.rs");
+include!("installation.rs");
 
 /// Root of an unpacked distribution to build for, instead of this machine's.
 const ROOT_VARIABLE: &str = "IRDMA_RDMA_CORE_ROOT";
-
-/// Numbers of the layouts at which include/provider.h or an imported function changed.
-const CHANGES: &[u32] = &[57, 59, 62, 64, 65];
 
 /// The libibverbs to build against.
 struct Target {
@@ -23,7 +20,7 @@ struct Target {
 
 fn main() {
     println!("cargo::rerun-if-env-changed={ROOT_VARIABLE}");
-    for file in ["build.rs", "layouts.rs", "include/provider.h"] {
+    for file in ["build.rs", "layouts.rs", "installation.rs", "include/provider.h"] {
         println!("cargo::rerun-if-changed={file}");
     }
     let root = env::var_os(ROOT_VARIABLE).filter(|root| !root.is_empty());
@@ -32,7 +29,7 @@ fn main() {
         None => installed(),
     };
     let target = target.unwrap_or_else(|reason| fail(&reason));
-    let layout = layout_of(&target.version).unwrap_or_else(|reason| fail(&reason));
+    let layout = layout_of_version(&target.version).unwrap_or_else(|reason| fail(&reason));
     announce(layout);
     generate(&target, layout);
 }
@@ -54,23 +51,11 @@ fn installed() -> Result<Target, String> {
 /// The libibverbs of a distribution unpacked at `root`.
 fn unpacked(root: &Path) -> Result<Target, String> {
     let triplet = triplet();
-    let candidates = [root.join("usr/lib").join(&triplet), root.join("usr/lib64")];
-    let libraries = candidates
-        .iter()
-        .find(|directory| directory.join("libibverbs.so").exists())
-        .ok_or_else(|| format!("{ROOT_VARIABLE}: no libibverbs.so under {}", root.display()))?;
-    let description = libraries.join("pkgconfig/libibverbs.pc");
-    println!("cargo::rerun-if-changed={}", description.display());
-    let text =
-        fs::read_to_string(&description).map_err(|error| format!("{}: {error}", description.display()))?;
-    let version = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Version:"))
-        .ok_or_else(|| format!("{}: no version in it", description.display()))?;
-    println!("cargo::rustc-link-search=native={}", libraries.display());
+    let found = Installation::below(root, &triplet).map_err(|reason| format!("{ROOT_VARIABLE}: {reason}"))?;
+    println!("cargo::rerun-if-changed={}", found.description.display());
+    println!("cargo::rustc-link-search=native={}", found.libraries.display());
     println!("cargo::rustc-link-lib=dylib=ibverbs");
-    let include = root.join("usr/include");
-    Ok(Target { version: version.trim().to_owned(), include: vec![include.join(triplet), include] })
+    Ok(Target { version: found.version, include: vec![found.headers.join(triplet), found.headers] })
 }
 
 /// Debian's name for the target's architecture in paths.
@@ -79,36 +64,17 @@ fn triplet() -> String {
     format!("{architecture}-linux-gnu")
 }
 
-/// The layout of the release that a libibverbs version belongs to: 1.14.44.0 is rdma-core 44.
-fn layout_of(version: &str) -> Result<&'static Layout, String> {
-    let release = version.split('.').nth(2).and_then(|field| field.parse::<u32>().ok());
-    LAYOUTS
-        .iter()
-        .find(|layout| release.is_some_and(|release| (layout.first..=layout.last).contains(&release)))
-        .ok_or_else(|| {
-            let releases = |layout: &Layout| match layout.last {
-                last if last == layout.first => last.to_string(),
-                last => format!("{} to {last}", layout.first),
-            };
-            let supported: Vec<_> = LAYOUTS.iter().map(releases).collect();
-            format!(
-                "libibverbs {version} is of an rdma-core release that is not supported; supported are {}",
-                supported.join(", ")
-            )
-        })
-}
-
 /// Tells the library and dependent crates which layout it is.
 fn announce(layout: &Layout) {
-    let values: Vec<_> = CHANGES.iter().map(|change| format!("\"{change}\"")).collect();
+    let changes = || LAYOUTS.iter().skip(1).map(|layout| layout.number);
+    let values: Vec<_> = changes().map(|change| format!("\"{change}\"")).collect();
     println!("cargo::rustc-check-cfg=cfg(layout_since, values({}))", values.join(","));
-    for change in CHANGES.iter().filter(|&&change| change <= layout.number) {
+    for change in changes().filter(|&change| change <= layout.number) {
         println!("cargo::rustc-cfg=layout_since=\"{change}\"");
     }
     println!("cargo::rustc-env=IRDMA_LAYOUT={}", layout.number);
-    // For whoever depends on this crate with a build script: DEP_IBVERBS_LAYOUT, DEP_IBVERBS_PABI.
+    // For whoever depends on this crate with a build script: DEP_IBVERBS_LAYOUT.
     println!("cargo::metadata=layout={}", layout.number);
-    println!("cargo::metadata=pabi={}", layout.pabi);
 }
 
 /// Writes the bindings to the build directory.

@@ -1,7 +1,6 @@
 //! Memory regions: ordinary ones, and those of dma-buf.
 //!
-//! From layout 59 on, libibverbs makes one of these of `ibv_reg_mr_ex`, and refuses what neither
-//! can say (a DMA handle) with `EOPNOTSUPP`.
+//! From layout 59 on there is `ibv_reg_mr_ex`, a name for both: see [`extended`].
 //!
 //! What a region allows is kept in `verbs_mr.access` and nowhere else; libibverbs'
 //! fork accounting looks there too.
@@ -21,6 +20,9 @@ use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
 use crate::log;
+
+#[cfg(layout_since = "59")]
+mod extended;
 
 /// Hands a registered region to the program.
 ///
@@ -132,4 +134,8 @@ pub fn install(operations: &mut verbs_context_ops) {
     operations.reg_dmabuf_mr = Some(reg_dmabuf_mr);
     operations.rereg_mr = Some(rereg_mr);
     operations.dereg_mr = Some(dereg_mr);
+    #[cfg(layout_since = "59")]
+    {
+        operations.reg_mr_ex = Some(extended::reg_mr_ex);
+    }
 }

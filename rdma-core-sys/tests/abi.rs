@@ -21,45 +21,72 @@ use sources::Release;
 
 #[test]
 fn bookworm() {
-    compare("bookworm", 44);
+    compare_suite("bookworm", 44);
 }
 
 #[test]
 fn trixie() {
-    compare("trixie", 56);
+    compare_suite("trixie", 56);
 }
 
 #[test]
 fn forky() {
-    compare("forky", 65);
+    compare_suite("forky", 65);
+}
+
+/// Whatever else is in the folder: releases that no suite of Debian has.
+#[test]
+fn others() {
+    for release in Release::others(&["bookworm", "trixie", "forky"]) {
+        compare(&release);
+        // Not the macro, whose output a passing test does not show.
+        let _ = writeln!(
+            io::stderr(),
+            "compared: rdma-core {}, layout {}",
+            release.number,
+            release.layout().number
+        );
+    }
 }
 
 /// A function with one argument more than releases before the given one.
 const GREW: (&str, u32) = ("ibv_cmd_reg_dmabuf_mr", 54);
 
 /// Compares one suite, which has that release, or says that it is skipped.
-fn compare(suite: &str, expected: u32) {
-    let release = match Release::find(suite) {
-        Ok(release) => release,
+fn compare_suite(suite: &str, expected: u32) {
+    match Release::find(suite) {
+        Ok(release) => {
+            assert_eq!(release.number, expected, "release of {suite}");
+            compare(&release);
+        }
         Err(reason) => {
-            // Not the macro, whose output a passing test does not show.
+            // As above.
             let _ = writeln!(
                 io::stderr(),
                 "skipped: {suite}: comparison with rdma-core's private headers: {reason}"
             );
-            return;
         }
-    };
-    assert_eq!(release.number, expected, "release of {suite}");
+    }
+}
+
+/// Compares with the headers of one release.
+fn compare(release: &Release) {
     let layout = release.layout();
-    assert_eq!(layout.pabi, release.pabi, "IBVERBS_PABI_VERSION of {suite}");
+    assert_eq!(layout.pabi, release.pabi, "IBVERBS_PABI_VERSION of rdma-core {}", release.number);
     let ours = declarations::of_layout(layout);
     let declared = |kind: fn(&Declaration) -> bool| ours.iter().filter(|it| kind(it)).count();
     // That nothing was lost on the way.
     assert!(declared(|it| matches!(it, Declaration::Struct { .. })) >= 27);
     assert!(declared(|it| matches!(it, Declaration::Function { .. })) >= 35);
     assert!(declared(|it| matches!(it, Declaration::Enum { .. })) >= 4);
-    release.compile(&assertions(&ours, release.number));
+    let mut text = assertions(&ours, release.number);
+    same(&mut text, &layout.operations.to_string(), "sizeof(struct verbs_context_ops)");
+    same(&mut text, &layout.context.to_string(), "offsetof(struct verbs_context, context)");
+    for (name, is_there) in [(Some(layout.has), true), (layout.lacks, false)] {
+        let Some(name) = name else { continue };
+        assert_eq!(release.exports(name), is_there, "{name} in rdma-core {}", release.number);
+    }
+    release.compile(&text);
 }
 
 /// The C file: our declarations, and that they are the real ones.

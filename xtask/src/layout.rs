@@ -1,73 +1,95 @@
 //! Which layout of the private provider ABI a libibverbs has.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Error, Result};
 
 use crate::workspace::read;
 
-#[allow(dead_code, reason = "the bindings use more of the table than the commands do")]
+#[allow(dead_code, reason = "the bindings use more of the tables than the commands do")]
 mod table {
     include!("../../rdma-core-sys/layouts.rs");
+    include!("../../rdma-core-sys/installation.rs");
 }
 
-pub use table::Layout;
+pub use table::{LAYOUTS, Layout};
 
 /// The layout of this machine's libibverbs, or of the one in an unpacked root.
 pub fn layout_of(root: Option<&Path>) -> Result<&'static Layout> {
     let version = match root {
         None => read(Command::new("pkg-config").args(["--modversion", "libibverbs"]))?,
-        Some(root) => version_in(root)?,
+        Some(root) => table::Installation::below(root, &triplet()).map_err(Error::msg)?.version,
     };
-    of_version(version.trim())
+    table::layout_of_version(version.trim()).map_err(Error::msg)
 }
 
-/// `Version:` of the pkg-config file in an unpacked root.
-fn version_in(root: &Path) -> Result<String> {
-    let libraries = root.join("usr/lib");
-    let multiarch = fs::read_dir(&libraries).into_iter().flatten().flatten().map(|entry| entry.path());
-    let text = multiarch
-        .chain([root.join("usr/lib64")])
-        .find_map(|folder| fs::read_to_string(folder.join("pkgconfig/libibverbs.pc")).ok())
-        .with_context(|| format!("{} has no libibverbs.pc: is it an unpacked root?", root.display()))?;
-    let version = text.lines().find_map(|line| line.strip_prefix("Version:"));
-    version.map(str::to_owned).ok_or_else(|| anyhow!("libibverbs.pc of {} names no version", root.display()))
+impl Layout {
+    /// Whether it is that of an rdma-core release.
+    pub fn has_release(&self, release: u32) -> bool {
+        (self.first..=self.last).contains(&release)
+    }
+
+    /// Its releases, in words.
+    pub fn releases(&self) -> String {
+        if self.first == self.last {
+            self.first.to_string()
+        } else {
+            format!("{} to {}", self.first, self.last)
+        }
+    }
 }
 
-/// 1.14.44.0 is rdma-core 44.
-fn of_version(version: &str) -> Result<&'static Layout> {
-    let release = version.split('.').nth(2).and_then(|field| field.parse().ok());
-    table::LAYOUTS
-        .iter()
-        .find(|layout| release.is_some_and(|release| (layout.first..=layout.last).contains(&release)))
-        .ok_or_else(|| {
-            let supported: Vec<String> =
-                table::LAYOUTS.iter().map(|layout| format!("{} to {}", layout.first, layout.last)).collect();
-            anyhow!(
-                "libibverbs {version} is of an rdma-core that is not supported; supported: {}",
-                supported.join(", ")
-            )
-        })
+/// Debian's name for this machine's architecture in paths.
+fn triplet() -> String {
+    format!("{}-linux-gnu", std::env::consts::ARCH)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::table::layout_of_version;
     use super::*;
 
     #[test]
     fn release_is_the_third_field() {
-        assert_eq!(of_version("1.14.44.0").unwrap().number, 34);
-        assert_eq!(of_version("1.14.56.1").unwrap().number, 34);
-        assert_eq!(of_version("1.18.65.0").unwrap().number, 65);
+        for (version, layout) in [
+            ("1.14.37.0", 34),
+            ("1.14.44.0", 34),
+            ("1.14.56.1", 34),
+            ("1.14.57.0", 57),
+            ("1.15.61.0", 59),
+            ("1.16.62.0", 62),
+            ("1.16.63.1", 62),
+            ("1.17.64.0", 64),
+            ("1.18.65.0", 65),
+        ] {
+            assert_eq!(layout_of_version(version).unwrap().number, layout, "{version}");
+        }
     }
 
     #[test]
     fn unknown_release_is_refused_with_the_supported_ones() {
         for version in ["1.11.32.0", "1.99.999.0", "1.14", "", "a.b.c"] {
-            let reason = of_version(version).unwrap_err().to_string();
-            assert!(reason.contains("37 to 56"), "{reason}");
+            let reason = layout_of_version(version).unwrap_err();
+            assert!(reason.contains("37 to 65"), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_folder_without_a_library_or_without_headers_is_refused() {
+        let folder = std::env::temp_dir().join(format!("irdma-layout-{}", std::process::id()));
+        let libraries = folder.join("usr/lib64");
+        std::fs::create_dir_all(&libraries).unwrap();
+        let reason = || layout_of(Some(&folder)).unwrap_err().to_string();
+        assert!(reason().contains("no libibverbs.so"), "{}", reason());
+        std::fs::write(libraries.join("libibverbs.so"), "").unwrap();
+        assert!(reason().contains("not infiniband/verbs.h"), "{}", reason());
+        std::fs::create_dir_all(folder.join("usr/include/infiniband")).unwrap();
+        std::fs::write(folder.join("usr/include/infiniband/verbs.h"), "").unwrap();
+        assert!(reason().contains("libibverbs.pc"), "{}", reason());
+        std::fs::create_dir(libraries.join("pkgconfig")).unwrap();
+        std::fs::write(libraries.join("pkgconfig/libibverbs.pc"), "Name: x\nVersion: 1.16.63.0\n").unwrap();
+        assert_eq!(layout_of(Some(&folder)).unwrap().number, 62);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -21,7 +21,6 @@ mod workspace;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -41,11 +40,7 @@ enum Task {
     /// Install what is missing, build, and show the provider at work
     Demo(demo::Options),
     /// Build the plugin: target/provider/LAYOUT/libirdma-rdmavNN.so and irdma.driver
-    Build {
-        /// Build for the rdma-core of the distribution unpacked in this folder
-        #[arg(long, value_name = "DIR")]
-        root: Option<PathBuf>,
-    },
+    Build(plugin::Options),
     /// Install what is missing and run all tests
     Test(test::Options),
     /// Run rdma-core's own Python tests on the software device
@@ -79,7 +74,7 @@ fn main() -> ExitCode {
 fn perform(task: Task) -> Result<ExitCode> {
     match task {
         Task::Demo(options) => demo::run(options),
-        Task::Build { root } => build(root),
+        Task::Build(options) => plugin::run(&options),
         Task::Test(options) => test::run(options),
         Task::Pyverbs(options) => pyverbs::run(options),
         Task::Bench(options) => bench::run(options),
@@ -92,14 +87,4 @@ fn perform(task: Task) -> Result<ExitCode> {
             Err(command.arg("--").args(program).exec()).context("cannot start the software device")
         }
     }
-}
-
-fn build(root: Option<PathBuf>) -> Result<ExitCode> {
-    packages::install(packages::BUILD)?;
-    let plugin = plugin::build(root.as_deref())?;
-    inspect::symbols(&plugin.library, plugin.layout)?;
-    inspect::data_path(&plugin.unstripped)?;
-    println!("{}", plugin.library.display());
-    println!("Try it: RDMAV_DRIVERS={} ibv_devinfo", plugin.driver().display());
-    Ok(ExitCode::SUCCESS)
 }

@@ -2,12 +2,92 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 
-use crate::layout::{Layout, layout_of};
-use crate::workspace::{cargo, read, root, run, target};
+use crate::layout::{LAYOUTS, Layout, layout_of};
+use crate::suites::{self, SUITES};
+use crate::workspace::{cargo, read, root, run as build_by, target};
+use crate::{inspect, packages};
+
+/// Which rdma-core the plugin is for: without either option, this machine's.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Build for the rdma-core of the distribution unpacked in this folder
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Build for this layout (34, 57, 59, 62, 64, 65): with --root, only if the folder's rdma-core
+    /// is of it; else for this machine's rdma-core or a Debian suite's, if one of them is of it
+    #[arg(long, value_name = "N")]
+    layout: Option<u32>,
+}
+
+/// Builds, looks at what was built, and says where it is.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    packages::install(packages::BUILD)?;
+    let plugin = options.build()?;
+    inspect::symbols(&plugin.library, plugin.layout)?;
+    inspect::data_path(&plugin.unstripped)?;
+    println!("{}", plugin.library.display());
+    if options.root.is_none() && layout_of(None)? == plugin.layout {
+        println!("Try it: RDMAV_DRIVERS={} ibv_devinfo", plugin.driver().display());
+    } else {
+        println!("For rdma-core {}", plugin.layout.releases());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    /// Builds for what was asked for.
+    fn build(&self) -> Result<Plugin> {
+        let wanted = self.layout.map(of_number).transpose()?;
+        match (wanted, &self.root) {
+            (None, root) => build(root.as_deref()),
+            (Some(wanted), Some(root)) => {
+                let found = layout_of(Some(root))?;
+                if found != wanted {
+                    bail!(
+                        "{} has an rdma-core of layout {}, not {}",
+                        root.display(),
+                        found.number,
+                        wanted.number
+                    );
+                }
+                build(Some(root))
+            }
+            (Some(wanted), None) if layout_of(None).is_ok_and(|found| found == wanted) => build(None),
+            (Some(wanted), None) => build(Some(&root_of(wanted)?)),
+        }
+    }
+}
+
+/// The layout with that number.
+fn of_number(number: u32) -> Result<&'static Layout> {
+    LAYOUTS.iter().find(|layout| layout.number == number).ok_or_else(|| {
+        let known: Vec<_> = LAYOUTS
+            .iter()
+            .map(|layout| format!("{} (rdma-core {})", layout.number, layout.releases()))
+            .collect();
+        anyhow!("there is no layout {number}; there are {}", known.join(", "))
+    })
+}
+
+/// An unpacked root with a libibverbs of that layout, from a suite of Debian.
+fn root_of(layout: &Layout) -> Result<PathBuf> {
+    let fitting = SUITES.iter().find(|(_, release)| layout.has_release(*release));
+    let Some((suite, release)) = fitting else {
+        bail!(
+            "neither this machine nor a suite of Debian has an rdma-core of layout {}: unpack libibverbs and its \
+             development package of release {} into a folder and name that by --root",
+            layout.number,
+            layout.releases()
+        );
+    };
+    suites::development_root(suite).with_context(|| {
+        format!("no libibverbs of rdma-core {release} to build against; --root can name one")
+    })
+}
 
 /// A plugin that was built.
 pub struct Plugin {
@@ -38,7 +118,7 @@ pub fn build(other: Option<&Path>) -> Result<Plugin> {
         built = built.join(format!("layout-{}", layout.number));
         command.env("CARGO_TARGET_DIR", &built).env("IRDMA_RDMA_CORE_ROOT", other);
     }
-    run(&mut command)?;
+    build_by(&mut command)?;
     let unstripped = built.join("release/libirdma.so");
 
     let folder = target().join("provider").join(layout.number.to_string());

@@ -10,7 +10,7 @@ use crate::apt::{Apt, reason};
 use crate::workspace::{read, run, target};
 
 /// The suites whose rdma-core the tests look at, with its release.
-pub const SUITES: &[&str] = &["bookworm", "trixie", "forky"];
+pub const SUITES: &[(&str, u32)] = &[("bookworm", 44), ("trixie", 56), ("forky", 65)];
 
 /// Packages that a plugin for another release is built against.
 const DEVELOPMENT: &[&str] = &["libibverbs1", "libibverbs-dev"];

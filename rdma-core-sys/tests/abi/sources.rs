@@ -8,6 +8,9 @@ use std::process::Command;
 
 use super::declarations::{LAYOUTS, Layout};
 
+/// Names the folder of the sources.
+const VARIABLE: &str = "IRDMA_RDMA_CORE_SOURCES";
+
 /// A release of rdma-core in source form.
 pub struct Release {
     suite: String,
@@ -21,8 +24,7 @@ pub struct Release {
 impl Release {
     /// The release of a suite; the reason if its sources are not there.
     pub fn find(suite: &str) -> Result<Release, String> {
-        let variable = "IRDMA_RDMA_CORE_SOURCES";
-        let folder = env::var_os(variable).ok_or_else(|| format!("{variable} is not set"))?;
+        let folder = env::var_os(VARIABLE).ok_or_else(|| format!("{VARIABLE} is not set"))?;
         let source = Path::new(&folder).join(suite);
         let build = match fs::read_to_string(source.join("CMakeLists.txt")) {
             Ok(build) => build,
@@ -31,6 +33,28 @@ impl Release {
         let value = |name: &str| number_behind(&build, name).unwrap_or_else(|| panic!("{suite}: no {name}"));
         let (number, pabi) = (value("PACKAGE_VERSION"), value("IBVERBS_PABI_VERSION"));
         Ok(Release { suite: suite.to_owned(), source, number, pabi })
+    }
+
+    /// The releases in folders with other names than these.
+    pub fn others(names: &[&str]) -> Vec<Release> {
+        let folder = env::var_os(VARIABLE).map(fs::read_dir);
+        let mut found: Vec<Release> = folder
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+            .filter(|name| !names.contains(&name.as_str()))
+            .filter_map(|name| Release::find(&name).ok())
+            .collect();
+        found.sort_by_key(|release| release.number);
+        found
+    }
+
+    /// Whether its libibverbs exports the private function `name`.
+    pub fn exports(&self, name: &str) -> bool {
+        let map = fs::read_to_string(self.source.join("libibverbs/libibverbs.map.in")).unwrap();
+        let (_, private) = map.split_once("IBVERBS_PRIVATE_").unwrap();
+        private.lines().any(|line| line.trim() == format!("{name};"))
     }
 
     /// The layout that the table gives this release.

@@ -29,7 +29,7 @@ pub fn check(session: &mut Session) {
         tests.args(["--exclude", "irdma-tests", "--exclude", "rdma-core-sys"]);
         counted(&mut tests, folder)
     });
-    for suite in SUITES {
+    for (suite, _) in SUITES {
         session.check("headers", suite, |_| match suites::source(suite) {
             Ok(_) => Ok(Verdict::Passed),
             Err(reason) => Ok(Verdict::Skipped(format!("{reason:#}"))),
