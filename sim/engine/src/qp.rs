@@ -112,9 +112,10 @@ impl Attributes {
         set(&mut self.traffic_class, change.traffic_class);
     }
 
-    fn show(&self, state: QpState) -> QpChange {
+    fn show(&self, state: QpState, pd: PdId) -> QpChange {
         QpChange {
             state: Some(state),
+            pd: Some(pd),
             access: Some(self.access),
             destination_gid: Some(self.destination_gid),
             source_gid: Some(self.source_gid),
@@ -204,9 +205,13 @@ impl<P: Platform> Engine<P> {
     /// both queues empty and fresh.
     ///
     /// # Errors
-    /// Unknown queue pair.
+    /// Unknown queue pair; unknown domain, or one of another function.
     pub fn modify_qp(&mut self, qp: QpId, change: &QpChange) -> Result<(), EngineError> {
+        if change.pd.is_some_and(|pd| !self.pds.contains(pd) || pd.function != qp.function) {
+            return Err(EngineError::NotFound);
+        }
         let target = self.qps.get_mut(qp).ok_or(EngineError::NotFound)?;
+        target.pd = change.pd.unwrap_or(target.pd);
         target.attributes.apply(change);
         let Some(state) = change.state else { return Ok(()) };
         target.state = state;
@@ -254,7 +259,7 @@ impl<P: Platform> Engine<P> {
 
     /// All attributes (every field but the next hop is `Some`); `None` for an unknown queue pair.
     pub fn qp_attributes(&self, qp: QpId) -> Option<QpChange> {
-        self.qps.get(qp).map(|qp| qp.attributes.show(qp.state))
+        self.qps.get(qp).map(|qp| qp.attributes.show(qp.state, qp.pd))
     }
 
     /// Takes the queue pair away, with what is outstanding on it. Its peer, if it has one,

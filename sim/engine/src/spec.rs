@@ -259,6 +259,8 @@ pub enum QpState {
 pub struct QpChange {
     /// State to go to. The front has checked that the transition is a legal one.
     pub state: Option<QpState>,
+    /// Another owner, of the same function: a driver may tell it late.
+    pub pd: Option<PdId>,
     /// Remote reads, writes, atomics accepted.
     pub access: Option<Access>,
     /// Peer.

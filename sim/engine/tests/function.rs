@@ -56,6 +56,24 @@ fn objects_of_different_functions_do_not_mix() {
 }
 
 #[test]
+fn a_queue_pair_may_get_its_domain_late() {
+    let mut bed = Bed::new(Generation::Gen3);
+    let (mut left, _right) = bed.pair();
+    let domain = bed.domain();
+    let change = QpChange { pd: Some(bed.left(domain)), ..QpChange::default() };
+    bed.engine.modify_qp(left.qp.id, &change).expect("known");
+    let (own, old) = (bed.region_of(64, FULL, domain), bed.region(64));
+    bed.send(&mut left, &Work::new(WRITE, &[own.sge(0, 8)]).remote(old.address, old.key));
+    assert!(!bed.completion(&mut left).error, "the peer has the old domain still");
+    bed.send(&mut left, &Work::new(SEND, &[old.sge(0, 8)]));
+    bed.expect_events(&[(&left, code::BAD_PD, Source::SendQueue)]);
+    for stranger in [bed.right(domain), bed.left(77)] {
+        let change = QpChange { pd: Some(stranger), ..QpChange::default() };
+        assert_eq!(bed.engine.modify_qp(left.qp.id, &change), Err(EngineError::NotFound));
+    }
+}
+
+#[test]
 fn a_next_hop_decides_where_a_message_goes() {
     let mut bed = Bed::new(Generation::Gen3);
     let (mut left, mut right) = bed.pair();

@@ -142,7 +142,8 @@ impl Function {
         let known = command.has(NEIGHBOUR_VALID).then(|| self.next_hop(context.neighbour()));
         // A state that it is in already is no change; nothing is begun again.
         let state = asked.filter(|_| engine.qp_state(qp) != asked);
-        let change = QpChange { state, destination_mac: known, ..context.change() };
+        let pd = Some(self.domain(engine, context.domain()));
+        let change = QpChange { state, pd, destination_mac: known, ..context.change() };
         Ok(engine.modify_qp(qp, &change)?)
     }
 
