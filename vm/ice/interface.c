@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The network interface: it has addresses and a link; frames end here. */
 #include <linux/etherdevice.h>
+#include <linux/unaligned.h>
 
 #include "stand_in.h"
 
@@ -44,6 +45,24 @@ static const struct net_device_ops stand_in_operations = {
 	.ndo_validate_addr = eth_validate_addr,
 };
 
+/* The address that the device gives its function, in bytes of two registers that no E810 has. */
+#define STAND_IN_ADDRESS_LOW 0x7e0000
+#define STAND_IN_ADDRESS_HIGH 0x7e0004
+
+static void stand_in_address(struct stand_in *function, struct net_device *interface)
+{
+	u32 low = readl(function->private.hw_addr + STAND_IN_ADDRESS_LOW);
+	u32 high = readl(function->private.hw_addr + STAND_IN_ADDRESS_HIGH);
+	u8 address[ETH_ALEN];
+
+	put_unaligned_le32(low, address);
+	put_unaligned_le16(high, address + 4);
+	if (is_valid_ether_addr(address))
+		eth_hw_addr_set(interface, address);
+	else
+		eth_hw_addr_random(interface);
+}
+
 /* A registered interface of the function. */
 struct net_device *stand_in_interface(struct stand_in *function)
 {
@@ -59,7 +78,7 @@ struct net_device *stand_in_interface(struct stand_in *function)
 	SET_NETDEV_DEV(interface, &function->core.pdev->dev);
 	interface->netdev_ops = &stand_in_operations;
 	interface->max_mtu = 9702;
-	eth_hw_addr_random(interface);
+	stand_in_address(function, interface);
 	netif_carrier_off(interface);
 	error = register_netdev(interface);
 	if (error) {

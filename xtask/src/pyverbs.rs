@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 pub use report::Report;
-pub use suite::Suite;
+pub use suite::{Suite, outcomes};
 
 use crate::sim::{Provider, Simulator};
 use crate::workspace::target;

@@ -13,6 +13,7 @@ mod session;
 mod speed;
 mod ucx;
 mod verbs;
+mod vm;
 mod watch;
 
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     pyverbs::check(&mut session);
     differential::check(&mut session);
     misuse::check(&mut session);
+    vm::check(&mut session);
     instructions::check(&mut session);
     speed::check(&mut session);
     Ok(if session.conclude() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

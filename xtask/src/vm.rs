@@ -12,6 +12,7 @@ mod kernel_log;
 mod list;
 mod machine;
 mod packages;
+mod python;
 mod report;
 mod session;
 mod stand_in;
@@ -26,6 +27,7 @@ use crate::sim::Provider;
 use crate::workspace::target;
 use crate::{packages as machine_packages, process};
 use fleet::{Fleet, Parts};
+use packages::Set;
 use report::Report;
 use session::Selection;
 
@@ -95,6 +97,20 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let has_passed = report.print(&providers);
     println!("The output of every test and the logs of the machines are under {}.", logs.display());
     Ok(if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether what a machine of GEN3 is made of is here.
+pub fn is_fetched() -> bool {
+    Set::Machine.is_fetched() && Set::Guest.is_fetched()
+}
+
+/// Runs the short list on GEN3 with this provider: passed tests, and what failed and was skipped.
+pub fn short(logs: &Path) -> Result<(usize, Vec<String>, Vec<String>)> {
+    let parts = Parts::build(3, true, None)?;
+    let selection = Selection { generation: 3, is_short: true, word: "" };
+    let mut report = Report::default();
+    session::run(&parts, &selection, Provider::Ours, 1, logs, &mut report);
+    Ok(report.counted())
 }
 
 /// Runs the command of the options in a guest; ends with its exit code.

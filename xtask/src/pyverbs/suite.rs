@@ -121,6 +121,13 @@ struct Notes {
     has_ended: bool,
 }
 
+/// What came of each test, of what the runner has noted of a whole suite.
+pub fn outcomes(text: &str) -> Result<BTreeMap<String, Outcome>> {
+    let notes = Notes::parse(text)?;
+    ensure!(notes.has_ended, "the tests did not come to their end");
+    Ok(notes.outcomes)
+}
+
 impl Notes {
     fn read(results: &Path) -> Result<Notes> {
         let text = fs::read_to_string(results)?;

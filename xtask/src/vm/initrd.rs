@@ -56,6 +56,7 @@ pub fn make(kernel: &Kernel, busybox: &Path, contents: &Contents) -> Result<Vec<
         }
     }
     archive.add_from(&format!("overlay/{OURS}/agent"), contents.agent)?;
+    archive.add_from(&format!("overlay/{OURS}/suite.py"), &root().join("tests/programs/suite.py"))?;
     if let Some(stand_in) = contents.stand_in {
         archive.add_from(&format!("overlay/{OURS}/ice.ko"), stand_in)?;
     }

@@ -2,6 +2,7 @@
 
 mod connections;
 mod fabric;
+mod faults;
 mod perftest;
 mod pingpong;
 mod tools;
@@ -59,7 +60,12 @@ pub struct Group {
     pub tests: Vec<Test>,
 }
 
-/// All tests.
+/// What goes wrong on purpose: after all others, since it takes the device away.
+pub fn faults() -> Group {
+    Group { name: "faults", tests: faults::tests() }
+}
+
+/// All other tests.
 pub fn groups() -> Vec<Group> {
     let group = |name, tests| Group { name, tests };
     vec![

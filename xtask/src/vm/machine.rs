@@ -70,8 +70,11 @@ impl Machine<'_> {
     }
 
     fn kernel_command_line(&self) -> String {
-        // A guest that oopses ends, and with it the run. What the kernel does not know is for `start`.
-        let mut line = "console=ttyS0 quiet panic=-1 oops=panic rcupdate.rcu_cpu_stall_timeout=60".to_owned();
+        // A guest that oopses ends, and with it the run. Emulated timers may be late when the kernel checks them,
+        // and processors that have to wait for the host are not stalled. What the kernel does not know is for `start`.
+        let mut line =
+            "console=ttyS0 quiet panic=-1 oops=panic no_timer_check rcupdate.rcu_cpu_stall_timeout=60"
+                .to_owned();
         line += &format!(" vm_guest={} vm_generation={}", self.number, self.generation);
         if self.has_lan {
             line += " vm_lan=1";

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::list::Outcome;
+use super::python;
 use crate::sim::Provider;
 
 /// Outcomes by group and name, for each provider.
 #[derive(Default)]
 pub struct Report {
     groups: Vec<&'static str>,
-    outcomes: BTreeMap<(&'static str, &'static str), Vec<(Provider, Outcome)>>,
+    outcomes: BTreeMap<(&'static str, String), Vec<(Provider, Outcome)>>,
     /// What went wrong beside the tests.
     troubles: Vec<String>,
 }
@@ -31,11 +32,17 @@ impl Counts {
 
 impl Report {
     /// Notes what came of a test.
-    pub fn note(&mut self, group: &'static str, name: &'static str, provider: Provider, outcome: Outcome) {
+    pub fn note(&mut self, group: &'static str, name: &str, provider: Provider, outcome: Outcome) {
         if !self.groups.contains(&group) {
             self.groups.push(group);
         }
-        self.outcomes.entry((group, name)).or_default().push((provider, outcome));
+        self.outcomes.entry((group, name.to_owned())).or_default().push((provider, outcome));
+    }
+
+    /// Whether it was noted what came of that test.
+    pub fn knows(&self, group: &'static str, name: &str, provider: Provider) -> bool {
+        let outcomes = self.outcomes.get(&(group, name.to_owned()));
+        outcomes.is_some_and(|outcomes| outcomes.iter().any(|(one, _)| *one == provider))
     }
 
     /// Notes what went wrong beside the tests.
@@ -79,7 +86,9 @@ impl Report {
             println!();
         }
         let (passed, failed, skipped) = self.counted();
-        skipped.iter().for_each(|line| println!("skipped: {line}"));
+        let is_of_python = |line: &&String| line.contains(&format!("/{}/", python::GROUP));
+        // Of those there are many; their causes were printed by number.
+        skipped.iter().filter(|line| !is_of_python(line)).for_each(|line| println!("skipped: {line}"));
         failed.iter().for_each(|line| println!("failed: {}", line.lines().next().unwrap_or_default()));
         println!("{passed} passed, {} failed, {} skipped", failed.len(), skipped.len());
         failed.is_empty() && passed > 0

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::fleet::{Fleet, Parts};
 use super::list::{self, Group, Outcome, Test};
 use super::report::Report;
-use super::{case, kernel_log};
+use super::{case, kernel_log, python};
 use crate::sim::Provider;
 
 /// Which tests are run.
@@ -22,6 +22,12 @@ pub struct Selection<'words> {
 }
 
 impl Selection<'_> {
+    /// Of the Python tests, the word that their names are to contain, if any are run.
+    fn python(&self) -> Option<&str> {
+        let word = if self.word.is_empty() { Some("") } else { self.word.strip_prefix("python/") };
+        word.filter(|_| !self.is_short)
+    }
+
     fn has(&self, group: &str, test: &Test) -> bool {
         (test.is_short || !self.is_short)
             && test.only.is_none_or(|only| only == self.generation)
@@ -49,37 +55,51 @@ pub fn run(
             report.trouble(format!("{provider}: the kernel says while it boots: {line}"));
         }
     }
-    let result = run_groups(&mut fleet, &list::groups(), selection, provider, logs, report);
+    let result = run_all(&mut fleet, selection, provider, logs, report);
     if let Err(error) = result.and_then(|()| fleet.end()) {
         report.trouble(format!("{provider}: {error:#}"));
     }
     println!("        {provider}: {:.1} s", started.elapsed().as_secs_f64());
 }
 
-fn run_groups(
+fn run_all(
     fleet: &mut Fleet,
-    groups: &[Group],
     selection: &Selection,
     provider: Provider,
     logs: &Path,
     report: &mut Report,
 ) -> Result<()> {
-    for group in groups {
-        for test in group.tests.iter().filter(|test| selection.has(group.name, test)) {
-            let started = Instant::now();
-            let result = case::carry_out(fleet, group.name, test, logs);
-            let outcome = match &result {
-                Ok(outcome) => match test.c_fault.filter(|_| provider == Provider::C) {
-                    Some(fault) => outcome.clone().of_known_fault(fault),
-                    None => outcome.clone(),
-                },
-                Err(error) => Outcome::Failed(format!("{error:#}")),
-            };
-            let seconds = started.elapsed().as_secs_f64();
-            println!("{seconds:>6.1} s  {provider}/{}/{}: {outcome}", group.name, test.name);
-            report.note(group.name, test.name, provider, outcome);
-            result?;
-        }
+    for group in list::groups() {
+        run_group(fleet, &group, selection, provider, logs, report)?;
+    }
+    if let Some(word) = selection.python() {
+        python::run(fleet, word, selection.generation, provider, logs, report)?;
+    }
+    run_group(fleet, &list::faults(), selection, provider, logs, report)
+}
+
+fn run_group(
+    fleet: &mut Fleet,
+    group: &Group,
+    selection: &Selection,
+    provider: Provider,
+    logs: &Path,
+    report: &mut Report,
+) -> Result<()> {
+    for test in group.tests.iter().filter(|test| selection.has(group.name, test)) {
+        let started = Instant::now();
+        let result = case::carry_out(fleet, group.name, test, logs);
+        let outcome = match &result {
+            Ok(outcome) => match test.c_fault.filter(|_| provider == Provider::C) {
+                Some(fault) => outcome.clone().of_known_fault(fault),
+                None => outcome.clone(),
+            },
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        println!("{seconds:>6.1} s  {provider}/{}/{}: {outcome}", group.name, test.name);
+        report.note(group.name, test.name, provider, outcome);
+        result?;
     }
     Ok(())
 }

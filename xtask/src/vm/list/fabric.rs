@@ -48,5 +48,7 @@ pub fn tests() -> Vec<Test> {
         fi_pingpong!("fi_pingpong rxm", "-p 'verbs;ofi_rxm' -e rdm"),
         fi_pingpong!("fi_pingpong rxd", "-p 'verbs;ofi_rxd' -e rdm"),
         fi_pingpong!("fi_pingpong datagrams", "-p verbs -e dgram"),
+        Test::alone("mpi ping-pong", "mpi 2 ping_pong.py").within(120).only_on(3),
+        Test::alone("mpi all-to-all", "mpi 4 all_to_all.py").within(180).only_on(3),
     ]
 }

@@ -11,6 +11,9 @@ pub fn tests() -> Vec<Test> {
             "rdma-link",
             "rdma link show $DEV/1 | grep 'state ACTIVE physical_state LINK_UP netdev '",
         ),
+        Test::alone("rdma-resource", "resources.py"),
+        Test::alone("rdma-statistic", "statistics"),
+        Test::alone("asyncwatch", "port-events").within(60),
         Test::alone("ucx_info", "ucx_info -d | grep -A3 'Device: $DEV'"),
         Test::alone("fi_info", "fi_info -p verbs"),
     ]

@@ -1,0 +1,15 @@
+#!/usr/bin/python3
+"""This kernel has no memory windows before GEN3, and says so."""
+
+import errno
+
+import pyverbs.enums as e
+from ends import Ends, expect, open_device
+from pyverbs.mr import MW
+from pyverbs.pd import PD
+
+with open_device() as context:
+    pd = PD(context)
+    for kind in (e.IBV_MW_TYPE_1, e.IBV_MW_TYPE_2):
+        expect(errno.EOPNOTSUPP, lambda: MW(pd, kind))
+    Ends(context).move("without windows")
