@@ -95,6 +95,15 @@ impl Function {
         self.object(number)
     }
 
+    /// The driver sends from this Ethernet address: it is the function's from now on (a system's
+    /// administrator may change it, and no driver announces it otherwise).
+    pub fn take_address(&mut self, engine: &mut Engine<Host>, mac: Mac) {
+        if mac != Mac::default() && mac != self.mac {
+            self.mac = mac;
+            engine.set_mac(self.id, mac);
+        }
+    }
+
     /// Forgets all objects, here and in the engine; the interrupts stay connected.
     pub fn forget_objects(&mut self, engine: &mut Engine<Host>) {
         engine.reset_function(self.id);

@@ -82,6 +82,7 @@ impl Function {
             hop_limit: HOP_LIMIT.get(third) as u8,
             flow_label: FLOW_LABEL.number(third),
         };
+        self.take_address(engine, mac_of(command.word(0) >> 16));
         // A handle that is modified is made anew.
         let _ = engine.destroy_ah(self.object(number));
         engine.create_ah(handle, Some(number))?;

@@ -25,8 +25,8 @@ const REVISION: u64 = 1;
 const FLAGS: u64 = 32;
 /// Version 1.0.
 const FIRMWARE_VERSION: u64 = 1 << 16;
-/// Remote atomics are allowed.
-const ATOMICS_ALLOWED: u64 = 1 << 1;
+/// Remote atomics are allowed (kernel: `IRDMA_ATOMICS_ALLOWED_BIT`, which is a mask).
+const ATOMICS_ALLOWED: u64 = 1;
 
 impl Function {
     /// `QUERY_RDMA_FEATURES`.

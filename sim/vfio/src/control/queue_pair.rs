@@ -133,6 +133,7 @@ impl Function {
         context: &Context,
     ) -> Result<(), Failure> {
         let qp = self.named_qp(command);
+        self.take_address(engine, context.mac());
         let asked = state_of(command.header_number(STATE));
         // What has failed does not come back by itself: it is destroyed and made anew.
         let failed = engine.qp_state(qp) == Some(QpState::Error) && asked != Some(QpState::Error);

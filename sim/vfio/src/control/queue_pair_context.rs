@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use irdma_engine::spec::{Access, Gid, QpChange};
+use irdma_engine::spec::{Access, Gid, Mac, QpChange};
 
-use super::address::gid_of;
+use super::address::{gid_of, mac_of};
 use crate::field::{Field, u64_at};
 
 /// Bytes of it that mean something.
@@ -111,6 +111,11 @@ impl Context {
         PRIVILEGED.is_set(self.word(160))
     }
 
+    /// The Ethernet address that it sends from; all zero if the driver has not told it yet.
+    pub fn mac(&self) -> Mac {
+        mac_of(self.word(152) >> 16)
+    }
+
     /// Index of the next hop among the neighbours.
     pub fn neighbour(&self) -> u32 {
         NEIGHBOUR.number(self.word(48))
@@ -193,7 +198,7 @@ mod tests {
         put(64, 0x12_3456 | 0x1111_1111 << 32);
         put(128, 7 << 54 | 6 << 48 | 12);
         put(136, 4 | 5 << 32);
-        put(152, 14 << 8);
+        put(152, 14 << 8 | 0x0211_2233_4455 << 16);
         put(160, 3 | 1 << 18 | 1 << 20 | 1 << 25);
         put(168, 0xfeed);
         put(184, 0xc000_0201);
@@ -201,6 +206,7 @@ mod tests {
         put(208, 0x4_0001);
         let context = Context::new(&bytes, true);
         assert_eq!(context.domain(), 0x4_0001);
+        assert_eq!(context.mac(), [2, 0x11, 0x22, 0x33, 0x44, 0x55]);
         assert_eq!(context.send_ring(), (0x77, 2048));
         assert_eq!(context.receive_ring(), (0, 512));
         assert_eq!((context.receive_quanta(), context.shared_queue()), (4, Some(9)));
