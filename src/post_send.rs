@@ -10,11 +10,12 @@ use irdma_hw::queue::{Refusal, SendBatch, Service, Sge, Side};
 use irdma_hw::registers;
 use rdma_core_sys::bindings::*;
 
-use crate::post_recv::list_of;
+use crate::destination::{Destination, finish_started};
+use crate::post_message::{place_out_of_line, post_other, post_several};
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
 use crate::refusal;
-use crate::work_request::{header_of, message_of, place_without_data, receiver};
+use crate::work_request::header_of;
 
 // Without a call but such as end it, so that the common way needs no stack.
 unsafe extern "C" fn post_send<G: Generation>(
@@ -32,10 +33,11 @@ unsafe extern "C" fn post_send<G: Generation>(
         let mut batch = qp.queues.send.batch::<G>();
         let start = batch.start();
         let Some(work) = request.as_ref() else { return post_list::<G>(qp, request, refused, start) };
-        if !is_simple(qp, work)
-            || !place_simply(&mut batch, work, || Destination::of(qp, work), || header_of(qp, work))
-        {
+        if !is_simple(qp, work) {
             return post_other::<G>(qp, request, refused, start);
+        }
+        if !place_simply(&mut batch, work, || Destination::of_simple(qp, work), || header_of(qp, work)) {
+            return post_several::<G>(qp, request, refused, start);
         }
         if !work.next.is_null() {
             return post_list::<G>(qp, work.next, refused, start);
@@ -63,93 +65,12 @@ unsafe fn post_after_waiting<G: Generation>(
     }
 }
 
-/// Posts a list that begins with a work request which is not of the simplest kind.
-///
-/// # Safety
-/// As for `post_send`, under the send lock, which this releases.
-#[inline(never)]
-unsafe fn post_other<G: Generation>(
-    qp: &QueuePair,
-    request: *mut ibv_send_wr,
-    refused: *mut *mut ibv_send_wr,
-    start: u32,
-) -> c_int {
-    // SAFETY: as the caller promises; there is one.
-    unsafe {
-        if is_inline(&*request) {
-            post_inline::<G>(qp, request, refused, start)
-        } else {
-            post_fragments::<G>(qp, request, refused, start)
-        }
-    }
-}
-
-/// Posts a list that begins with a work request whose data is elsewhere, if it has any.
-///
-/// # Safety
-/// As for `post_send`, under the send lock, which this releases.
-#[inline(never)]
-unsafe fn post_fragments<G: Generation>(
-    qp: &QueuePair,
-    request: *mut ibv_send_wr,
-    refused: *mut *mut ibv_send_wr,
-    start: u32,
-) -> c_int {
-    // SAFETY: as the caller promises; there is one.
-    unsafe {
-        let outcome = place_fragments::<G>(qp, &*request);
-        go_on::<G>(qp, request, refused, start, outcome)
-    }
-}
-
-/// Posts a list that begins with a work request whose data is [in it](is_inline).
-///
-/// # Safety
-/// As for `post_send`, under the send lock, which this releases.
-#[inline(never)]
-unsafe fn post_inline<G: Generation>(
-    qp: &QueuePair,
-    request: *mut ibv_send_wr,
-    refused: *mut *mut ibv_send_wr,
-    start: u32,
-) -> c_int {
-    // SAFETY: as the caller promises; there is one.
-    unsafe {
-        let outcome = place_inline::<G>(qp, &*request);
-        go_on::<G>(qp, request, refused, start, outcome)
-    }
-}
-
-/// Goes on with a list of which the first one was placed or refused.
-///
-/// # Safety
-/// As for `post_send`, under the send lock, which this releases.
-#[inline(always)]
-unsafe fn go_on<G: Generation>(
-    qp: &QueuePair,
-    request: *mut ibv_send_wr,
-    refused: *mut *mut ibv_send_wr,
-    start: u32,
-    outcome: Result<(), Refusal>,
-) -> c_int {
-    // SAFETY: as the caller promises; there is one.
-    unsafe {
-        if let Err(refusal) = outcome {
-            return refuse::<G>(qp, request, refused, start, refusal);
-        }
-        if !(*request).next.is_null() {
-            return post_list::<G>(qp, (*request).next, refused, start);
-        }
-        announce(qp, qp.queues.send.batch_from::<G>(start))
-    }
-}
-
 /// Posts the rest of a list of which something may have been posted.
 ///
 /// # Safety
 /// As for `post_send`, under the send lock, which this releases.
 #[inline(never)]
-unsafe fn post_list<G: Generation>(
+pub unsafe fn post_list<G: Generation>(
     qp: &QueuePair,
     mut request: *mut ibv_send_wr,
     refused: *mut *mut ibv_send_wr,
@@ -159,6 +80,7 @@ unsafe fn post_list<G: Generation>(
     unsafe {
         while let Some(work) = request.as_ref() {
             if is_simple(qp, work) {
+                qp.queues.send.renew_run();
                 let rest = place_alike::<G>(qp, request);
                 if rest != request {
                     request = rest;
@@ -185,7 +107,7 @@ unsafe fn place_alike<G: Generation>(qp: &QueuePair, mut request: *mut ibv_send_
     unsafe {
         let mut batch = qp.queues.send.batch::<G>();
         let kind = kind_of(request);
-        let (destination, header) = (Destination::of(qp, request), header_of(qp, request));
+        let (destination, header) = (Destination::of_simple(qp, request), header_of(qp, request));
         while place_simply(&mut batch, request, || destination, || header) {
             request = (*request).next;
             if request.is_null() || kind_of(request) != kind {
@@ -202,7 +124,7 @@ unsafe fn place_alike<G: Generation>(qp: &QueuePair, mut request: *mut ibv_send_
 /// As for `post_send`, under the send lock, which this releases.
 #[cold]
 #[inline(never)]
-unsafe fn refuse<G: Generation>(
+pub unsafe fn refuse<G: Generation>(
     qp: &QueuePair,
     request: *mut ibv_send_wr,
     refused: *mut *mut ibv_send_wr,
@@ -238,7 +160,7 @@ unsafe fn finish<G: Generation>(qp: &QueuePair, batch: SendBatch<'_, G>) -> c_in
 /// # Safety
 /// The send lock is held.
 #[inline(always)]
-unsafe fn announce<G: Generation>(qp: &QueuePair, batch: SendBatch<'_, G>) -> c_int {
+pub unsafe fn announce<G: Generation>(qp: &QueuePair, batch: SendBatch<'_, G>) -> c_int {
     let start = batch.start();
     batch.announce();
     // SAFETY: as the caller promises.
@@ -251,13 +173,8 @@ unsafe fn announce<G: Generation>(qp: &QueuePair, batch: SendBatch<'_, G>) -> c_
 #[inline(never)]
 fn announce_in_error<G: Generation>(qp: &QueuePair, start: u32) -> c_int {
     posted_in_error::<G>(qp, Side::Send, start);
-    0
-}
-
-/// Whether a work request has a flag.
-#[inline(always)]
-fn has(work: &ibv_send_wr, flag: ibv_send_flags) -> bool {
-    work.send_flags & flag != 0
+    // 0, but a compiler that knows so has the callers save registers, to return it themselves.
+    registers::settled(0) as c_int
 }
 
 /// Whether operation and flags of a work request are such as need no more than its one element
@@ -285,33 +202,6 @@ unsafe fn kind_of(work: *const ibv_send_wr) -> u64 {
     unsafe { u64::from((*work).opcode) | u64::from((*work).send_flags) << 32 }
 }
 
-/// Where a work request that [`is_simple`] goes: nowhere in particular, to the peer's memory,
-/// or to some other queue pair.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Destination {
-    Peer,
-    Memory,
-    Datagram,
-}
-
-impl Destination {
-    /// That of a work request.
-    ///
-    /// # Safety
-    /// There is one.
-    #[inline(always)]
-    unsafe fn of(qp: &QueuePair, work: *const ibv_send_wr) -> Destination {
-        // SAFETY: as the caller promises.
-        if unsafe { (*work).opcode } != IBV_WR_SEND {
-            Destination::Memory
-        } else if qp.queues.service() == Service::Connected {
-            Destination::Peer
-        } else {
-            Destination::Datagram
-        }
-    }
-}
-
 /// Places a work request that [`is_simple`], if it has one element and nothing at all stands in the
 /// way; else changes nothing. Destination and header are asked for once there is a place.
 ///
@@ -331,70 +221,7 @@ unsafe fn place_simply<G: Generation>(
         }
         let Some(sge) = (*work).sg_list.cast::<Sge>().as_ref() else { return false };
         let Some(single) = batch.start_single(sge) else { return false };
-        registers::forget();
-        let header = header().bits();
-        let (key, remote) = match destination() {
-            Destination::Memory => {
-                (registers::settled((*work).wr.rdma.rkey.into()), (*work).wr.rdma.remote_addr)
-            }
-            Destination::Peer => (0, 0),
-            Destination::Datagram => match receiver(&(*work).wr.ud) {
-                Ok((key, remote)) => (key.into(), remote),
-                Err(_) => return false,
-            },
-        };
-        let header = registers::settled(header | key);
-        batch.set_remote(&single, remote);
-        registers::forget();
-        batch.finish_single(single, (*work).wr_id, SendHeader::from_bits(header));
-    }
-    true
-}
-
-/// Whether the data of a work request is to be taken into it. What is read cannot be: there the
-/// flag has no meaning.
-#[inline(always)]
-fn is_inline(work: &ibv_send_wr) -> bool {
-    has(work, IBV_SEND_INLINE) && work.opcode != IBV_WR_RDMA_READ
-}
-
-/// Places any work request.
-///
-/// # Safety
-/// What the request points to is valid for its opcode, and the send lock is held.
-#[inline(never)]
-unsafe fn place_out_of_line<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
-    // SAFETY: as the caller promises.
-    unsafe { if is_inline(work) { place_inline::<G>(qp, work) } else { place_fragments::<G>(qp, work) } }
-}
-
-/// Places a work request that is not [inline](is_inline).
-///
-/// # Safety
-/// What the request points to is valid for its opcode, and the send lock is held.
-#[inline(always)]
-unsafe fn place_fragments<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let Some(message) = message_of(qp, work)? else { return place_without_data::<G>(qp, work) };
-        let list = list_of(work.sg_list, work.num_sge)?;
-        // What it places is announced by the caller.
-        qp.queues.send.batch::<G>().fragments(&message.request, list, message.immediate)
-    }
-}
-
-/// Places a work request that is [inline](is_inline).
-///
-/// # Safety
-/// What the request points to is valid for its opcode, and the send lock is held.
-#[inline(always)]
-unsafe fn place_inline<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let Some(message) = message_of(qp, work)? else { return place_without_data::<G>(qp, work) };
-        let list = list_of(work.sg_list, work.num_sge)?;
-        // As above.
-        qp.queues.send.batch::<G>().inline(&message.request, list, message.immediate)
+        finish_started(batch, work, single, destination, header)
     }
 }
 

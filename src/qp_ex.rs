@@ -121,7 +121,7 @@ unsafe extern "C" fn set_sge<G: Generation>(qp: *mut ibv_qp_ex, key: u32, addres
             let mut held = pair.queues.send.resume::<G>(&batch.held);
             if let Some(single) = held.start_single(&Sge { address, length, key }) {
                 held.set_remote(&single, batch.request.remote);
-                held.finish_single(single, batch.request.wr_id, batch.request.header);
+                held.finish_started(single, batch.request.wr_id, batch.request.header);
                 batch.held = held.pause();
                 pair.builder.stage.store(stage & NEEDS_DESTINATION, Relaxed);
                 return;
@@ -242,7 +242,7 @@ unsafe fn set_inline<G: Generation>(pair: &QueuePair, data: Sge) {
         let outcome = if from_afar {
             Err(Refusal::Invalid)
         } else {
-            held.inline_pieces(&batch.request, &[data], immediate)
+            held.inline_bytes(&batch.request, &data, immediate)
         };
         batch.held = held.pause();
         pair.builder.note(batch, stage & NEEDS_DESTINATION, outcome);

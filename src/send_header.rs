@@ -44,6 +44,7 @@ const fn header(operation: ibv_wr_opcode, flags: u32) -> SendHeader {
         .with_opcode(opcode as u8)
         .with_read_fence(flags & IBV_SEND_FENCE != 0)
         .with_signaled(flags & IBV_SEND_SIGNALED != 0)
+        .with_immediate(matches!(operation, IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM))
 }
 
 /// The header of an operation with flags of `enum ibv_send_flags`.
@@ -67,7 +68,11 @@ mod tests {
     fn every_operation_and_flag_has_its_header() {
         let plain = of(IBV_WR_SEND, IBV_SEND_INLINE);
         assert_eq!(plain, SendHeader::default().with_opcode(3));
-        assert_eq!(of(IBV_WR_SEND_WITH_IMM, IBV_SEND_SIGNALED), plain.with_signaled(true));
+        assert_eq!(
+            of(IBV_WR_SEND_WITH_IMM, IBV_SEND_SIGNALED),
+            plain.with_signaled(true).with_immediate(true)
+        );
+        assert!(of(IBV_WR_RDMA_WRITE_WITH_IMM, 0).immediate() && !of(IBV_WR_RDMA_WRITE, 0).immediate());
         assert_eq!(of(IBV_WR_SEND, IBV_SEND_SOLICITED | IBV_SEND_FENCE), {
             SendHeader::default().with_opcode(5).with_read_fence(true)
         });

@@ -2,10 +2,12 @@
 
 use irdma_hw::format::{DatagramDestination, SendHeader};
 use irdma_hw::generation::Generation;
-use irdma_hw::queue::{Atomic, Bind, Refusal, SendBatch, SendRequest, Service, Sge};
+use irdma_hw::queue::{Atomic, Bind, Refusal, SendBatch, SendRequest, Sge};
+use irdma_hw::registers;
 use rdma_core_sys::bindings::*;
 
 use crate::ah::AddressHandle;
+use crate::destination::{Destination, addressed};
 use crate::post_recv::list_of;
 use crate::qp::QueuePair;
 use crate::send_header;
@@ -20,41 +22,72 @@ pub unsafe fn header_of(qp: &QueuePair, work: *const ibv_send_wr) -> SendHeader 
     unsafe { send_header::of((*work).opcode, (*work).send_flags | qp.always) }
 }
 
-/// A work request that moves a message, without its data.
-pub struct Message {
-    /// What every shape has.
-    pub request: SendRequest,
-    /// The immediate, in the host's order.
-    pub immediate: Option<u32>,
+/// A set of operations, of `enum ibv_wr_opcode`.
+#[derive(Clone, Copy)]
+pub struct Operations(u32);
+
+impl Operations {
+    const fn of(operations: &[ibv_wr_opcode]) -> Operations {
+        let (mut bits, mut index) = (0, 0);
+        while index < operations.len() {
+            bits |= 1 << operations[index];
+            index += 1;
+        }
+        Operations(bits)
+    }
+
+    /// Whether it has one, whose number is below 32.
+    #[inline(always)]
+    pub fn has(self, operation: ibv_wr_opcode) -> bool {
+        self.0 >> (operation & 31) & 1 != 0
+    }
+
+    /// Whether it has one that a queue pair takes; of any number.
+    #[inline(always)]
+    pub fn can_be_posted(self, qp: &QueuePair, operation: ibv_wr_opcode) -> bool {
+        operation < 32 && registers::settled((self.0 & qp.postable).into()) >> operation & 1 != 0
+    }
 }
 
-/// The message of a work request; `None` if it is not about moving one.
+/// Those that name memory of the peer's in `wr.rdma`.
+pub const REMOTE: Operations =
+    Operations::of(&[IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ]);
+
+/// Those with an immediate.
+pub const WITH_IMMEDIATE: Operations = Operations::of(&[IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM]);
+
+/// Those whose data may be in the work request.
+pub const OUTGOING: Operations = Operations::of(&[
+    IBV_WR_SEND,
+    IBV_WR_SEND_WITH_IMM,
+    IBV_WR_SEND_WITH_INV,
+    IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM,
+]);
+
+/// Those that move a message.
+pub const MESSAGES: Operations = Operations(OUTGOING.0 | 1 << IBV_WR_RDMA_READ);
+
+/// The immediate of a work request [with one](WITH_IMMEDIATE), in the host's order.
 ///
 /// # Safety
-/// What the request points to is valid for its opcode.
+/// It is of such an operation.
 #[inline(always)]
-pub unsafe fn message_of(qp: &QueuePair, work: &ibv_send_wr) -> Result<Option<Message>, Refusal> {
-    let opcode = work.opcode;
-    if opcode > 31 || qp.postable >> opcode & 1 == 0 {
-        return Err(Refusal::Invalid);
-    }
-    // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
+pub unsafe fn immediate_of(work: &ibv_send_wr) -> u32 {
+    // SAFETY: the member of the operation.
+    u32::from_be(unsafe { work.__bindgen_anon_1.imm_data })
+}
+
+/// What a work request that moves a [message](MESSAGES) is to do; `None` if it names no receiver.
+///
+/// # Safety
+/// It is of such an operation, and what it points to is valid for that.
+#[inline(always)]
+pub unsafe fn request_of(qp: &QueuePair, work: &ibv_send_wr) -> Option<SendRequest> {
+    // SAFETY: the members of the unions are those of the operation; the rest as the caller promises.
     unsafe {
-        let (key, remote) = match opcode {
-            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM if qp.queues.service() == Service::Datagram => {
-                receiver(&work.wr.ud)?
-            }
-            IBV_WR_SEND | IBV_WR_SEND_WITH_IMM => (0, 0),
-            IBV_WR_SEND_WITH_INV => (work.__bindgen_anon_1.invalidate_rkey, 0),
-            IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_RDMA_READ => {
-                (work.wr.rdma.rkey, work.wr.rdma.remote_addr)
-            }
-            _ => return Ok(None),
-        };
-        let header = send_header::with_key(header_of(qp, work), key);
-        let immediate = matches!(opcode, IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM)
-            .then(|| u32::from_be(work.__bindgen_anon_1.imm_data));
-        Ok(Some(Message { request: SendRequest { wr_id: work.wr_id, header, remote }, immediate }))
+        let (header, remote) = addressed(work, Destination::of(qp, work), header_of(qp, work))?;
+        Some(SendRequest { wr_id: work.wr_id, header, remote })
     }
 }
 
@@ -64,6 +97,9 @@ pub unsafe fn message_of(qp: &QueuePair, work: &ibv_send_wr) -> Result<Option<Me
 /// What the request points to is valid for its opcode, and the send lock is held.
 #[inline(never)]
 pub unsafe fn place_without_data<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
+    if work.opcode > 31 || qp.postable >> work.opcode & 1 == 0 {
+        return Err(Refusal::Invalid);
+    }
     // SAFETY: the members of the unions are those of the opcode; the rest as the caller promises.
     unsafe {
         // What it places is announced by the caller.
@@ -83,18 +119,22 @@ pub unsafe fn place_without_data<G: Generation>(qp: &QueuePair, work: &ibv_send_
     }
 }
 
-/// The receiver of a datagram: lower half of the header, and word 2.
+/// The receiver of a datagram: lower half of the header, and word 2 when that is needed; `None` if
+/// there is none.
 ///
 /// # Safety
 /// The address handle is alive, unless it is NULL.
 #[inline(always)]
-pub unsafe fn receiver(to: &ibv_send_wr__bindgen_ty_2__bindgen_ty_3) -> Result<(u32, u64), Refusal> {
+pub unsafe fn receiver(to: &ibv_send_wr__bindgen_ty_2__bindgen_ty_3) -> Option<(u32, impl FnOnce() -> u64)> {
     if to.ah.is_null() {
-        return Err(Refusal::Invalid);
+        return None;
     }
-    let remote = DatagramDestination::default().with_q_key(to.remote_qkey).with_queue_pair(to.remote_qpn);
+    let remote = || {
+        let to = DatagramDestination::default().with_q_key(to.remote_qkey).with_queue_pair(to.remote_qpn);
+        to.bits()
+    };
     // SAFETY: as the caller promises.
-    Ok((unsafe { AddressHandle::number_of(to.ah) }, remote.bits()))
+    Some((unsafe { AddressHandle::number_of(to.ah) }, remote))
 }
 
 /// Places an atomic.

@@ -52,9 +52,10 @@ impl InlineLayout {
     /// Quanta of a WQE with `bytes` of inline data, at most `max_bytes`.
     #[inline(always)]
     pub const fn quanta(&self, bytes: usize) -> u32 {
-        // Rounds up behind the first quantum, which holds less than the others. The divisor is a
-        // constant wherever this is inlined.
-        1 + (bytes as u32 + (self.more_bytes - 1 - self.first_bytes) as u32) / self.more_bytes as u32
+        // Rounds up behind the first quantum, which holds less than the others. Divides so few bytes
+        // by a constant, wherever this is inlined.
+        let rounded_up = bytes as u32 + (self.more_bytes - 1 - self.first_bytes) as u32;
+        1 + ((rounded_up * ((1 << 16) / self.more_bytes as u32 + 1)) >> 16)
     }
 }
 
@@ -158,6 +159,9 @@ mod tests {
             (225, 8),
         ] {
             assert_eq!(marked.quanta(bytes), quanta, "{bytes} bytes");
+        }
+        for bytes in 9..=marked.max_bytes {
+            assert_eq!(marked.quanta(bytes), 1 + (bytes - 8).div_ceil(31) as u32, "{bytes} bytes");
         }
         for bytes in 0..=48 {
             assert_eq!(Gen1::INLINE.quanta(bytes), if bytes <= 16 { 1 } else { 2 });

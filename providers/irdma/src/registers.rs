@@ -19,14 +19,19 @@ pub fn settled(value: u64) -> u64 {
     settled
 }
 
-/// A reference that is in one register from here on.
+/// A pointer that is in one register from here on.
 #[inline(always)]
 #[allow(clippy::pointers_in_nomem_asm_block)] // nothing is done with it
+pub fn settled_pointer<T>(pointer: *const T) -> *const T {
+    let mut settled = pointer;
+    // SAFETY: no instruction; the pointer stays as it is.
+    unsafe { asm!("/* {0} */", inout(reg) settled, options(pure, nomem, nostack, preserves_flags)) }
+    settled
+}
+
+/// A reference that is in one register from here on.
+#[inline(always)]
 pub fn settled_reference<T>(reference: &T) -> &T {
-    let mut settled: *const T = reference;
-    // SAFETY: no instruction; the reference stays as it is.
-    unsafe {
-        asm!("/* {0} */", inout(reg) settled, options(pure, nomem, nostack, preserves_flags));
-        &*settled
-    }
+    // SAFETY: the reference stays as it is.
+    unsafe { &*settled_pointer(reference) }
 }

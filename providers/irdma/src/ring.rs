@@ -4,15 +4,20 @@
 //! `unsafe` functions from memory that the caller promises to keep; afterwards
 //! no index, however wrong, leads outside of that memory.
 
+mod completion;
+mod pair;
 mod push_page;
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use crate::barrier;
-use crate::format::{Le64, QUANTUM_WORDS, SHADOW_BYTES, SHADOW_INDEX, VALID, VALID_WORD};
-use crate::limits::CompletionQueueSize;
+use crate::format::{Le64, QUANTUM_WORDS, SHADOW_BYTES, SHADOW_INDEX};
+use crate::registers::settled_pointer;
 
+pub use completion::{CompletionRing, Entry};
+pub(crate) use completion::{Direct, Place};
+pub(crate) use pair::Pair;
 pub use push_page::{PushPage, PushSlot};
 
 /// 32 bytes, the unit of work queues.
@@ -85,6 +90,14 @@ impl QuantumRing {
         unsafe { core::slice::from_raw_parts(self.base.add(index as usize).as_ptr(), count as usize) }
     }
 
+    /// The quanta from a position on.
+    #[inline(always)]
+    pub(crate) fn quanta_from(&self, position: u32) -> Quanta<'_> {
+        // SAFETY: the masked index is inside the ring.
+        let first = unsafe { self.base.add((position & self.mask) as usize) };
+        Quanta { first, ring: PhantomData }
+    }
+
     /// The ring for those that go through it with offsets of their own.
     #[inline(always)]
     pub(crate) fn offsets(&self) -> Offsets<'_> {
@@ -110,18 +123,58 @@ impl QuantumRing {
     }
 }
 
-/// Copies bytes into a quantum of a ring, from its byte `start` on.
-///
-/// # Safety
-/// `from` is readable for `count` bytes, `start + count` is at most 32, and no other thread uses
-/// those bytes.
-#[inline(always)]
-pub(crate) unsafe fn copy_in(quantum: &Quantum, start: usize, from: *const u8, count: usize) {
-    debug_assert!(start + count <= size_of::<Quantum>());
-    let quantum = core::ptr::from_ref(quantum).cast::<u8>().cast_mut();
-    // SAFETY: inside the quantum, as the caller promises, of which nobody else has more than
-    // shared references to atomic words.
-    unsafe { quantum.add(start).copy_from(from, count) };
+/// Quanta of a ring that follow each other, for those who know how many there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quanta<'ring> {
+    first: NonNull<Quantum>,
+    ring: PhantomData<&'ring QuantumRing>,
+}
+
+impl<'ring> Quanta<'ring> {
+    /// The first one.
+    #[inline(always)]
+    pub(crate) fn first(self) -> &'ring Quantum {
+        // SAFETY: of the ring (`QuantumRing::quanta_from`).
+        unsafe { self.first.as_ref() }
+    }
+
+    /// The same in one register from here on.
+    #[inline(always)]
+    pub(crate) fn settled(self) -> Self {
+        let first = settled_pointer(self.first.as_ptr()).cast_mut();
+        // SAFETY: it was not null.
+        Self { first: unsafe { NonNull::new_unchecked(first) }, ..self }
+    }
+
+    /// Those after as many.
+    ///
+    /// # Safety
+    /// The ring goes so far.
+    #[inline(always)]
+    pub(crate) unsafe fn after(self, count: usize) -> Self {
+        // SAFETY: as the caller promises.
+        Self { first: unsafe { self.first.add(count) }, ..self }
+    }
+
+    /// Writes half a quantum, from a byte on.
+    ///
+    /// # Safety
+    /// The ring goes so far, and nobody else uses those bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn set_pair(self, byte: usize, pair: Pair) {
+        // SAFETY: as the caller promises.
+        unsafe { pair.write(self.first.cast::<u8>().add(byte).as_ptr()) }
+    }
+
+    /// Writes a byte.
+    ///
+    /// # Safety
+    /// The ring goes so far, and nobody else uses it.
+    #[inline(always)]
+    pub(crate) unsafe fn set_byte(self, byte: usize, value: u8) {
+        // SAFETY: as the caller promises.
+        unsafe { self.first.cast::<u8>().add(byte).write(value) }
+    }
 }
 
 /// A [`QuantumRing`] by offsets in bytes.
@@ -188,243 +241,6 @@ unsafe fn fill(first: NonNull<Quantum>, count: usize, byte: u8) {
 unsafe fn fill(first: NonNull<Quantum>, count: usize, byte: u8) {
     // SAFETY: as the caller promises.
     unsafe { first.cast::<u8>().write_bytes(byte, count * size_of::<Quantum>()) }
-}
-
-/// The valid bit in the upper half of its word.
-const VALID_HIGH: u32 = (VALID >> 32) as u32;
-
-/// Four words of a completion queue: an entry, or the extension of one.
-pub type Entry = [Le64; 4];
-
-/// The ring of a completion queue and the place in it that is read next.
-///
-/// A slot has 32 bytes, and an extension is a slot of its own; or it has 64
-/// bytes, and an extension is its second half.
-#[derive(Debug)]
-pub struct CompletionRing {
-    /// The entry of slot `index`.
-    entry: NonNull<Entry>,
-    /// The valid bit, in its place, of an entry that has come on this lap: upper half of the word.
-    valid: u32,
-    /// The slot that is read next, below `slots`.
-    index: usize,
-    /// Slots of the ring.
-    slots: usize,
-    /// The entry of slot 0.
-    base: NonNull<Entry>,
-    /// Bytes of a slot: 32 or 64.
-    slot_bytes: usize,
-}
-
-// SAFETY: the ring is plain memory that outlives it (`CompletionRing::new`), and all
-// access goes through atomics.
-unsafe impl Send for CompletionRing {}
-// SAFETY: as above.
-unsafe impl Sync for CompletionRing {}
-
-impl CompletionRing {
-    /// A ring from `base`, at its first lap.
-    ///
-    /// # Panics
-    /// If there are fewer than two slots, a slot is not of 32 or 64 bytes, or `base`
-    /// is not aligned to 8 bytes.
-    ///
-    /// # Safety
-    /// The memory, of `size.slots * size.slot_bytes` bytes, is readable and writable,
-    /// is used by nothing but the ring and the device, and stays so as long as the
-    /// ring lives.
-    pub unsafe fn new(base: NonNull<u8>, size: CompletionQueueSize) -> Self {
-        assert!(size.slots >= 2, "a ring has slots");
-        assert!(matches!(size.slot_bytes, 32 | 64), "a slot is of 32 or 64 bytes");
-        let base = base.cast::<Entry>();
-        assert!(base.is_aligned(), "a ring is aligned");
-        Self {
-            entry: base,
-            valid: VALID_HIGH,
-            index: 0,
-            slots: size.slots as usize,
-            base,
-            slot_bytes: size.slot_bytes,
-        }
-    }
-
-    /// Slots of the ring.
-    pub fn slots(&self) -> u32 {
-        self.slots as u32
-    }
-
-    /// The same ring, to be read on from here without moving this one.
-    pub(crate) fn reader(&self) -> Self {
-        Self { ..*self }
-    }
-
-    /// Goes through the ring from here on; [`keep`](Cursor::keep) moves the ring there.
-    #[inline(always)]
-    pub(crate) fn cursor<'ring>(&'ring mut self, shadow: &'ring ShadowArea) -> Cursor<'ring> {
-        let consumer = &shadow.words()[SHADOW_INDEX];
-        Cursor { entry: self.entry, valid: self.valid, index: self.index, ring: self, consumer }
-    }
-
-    /// The valid bit, in its place, of an entry that has come.
-    #[inline(always)]
-    pub fn valid(&self) -> u64 {
-        u64::from(self.valid) << 32
-    }
-
-    /// Whether a slot has its extension in itself.
-    #[inline(always)]
-    pub fn is_wide(&self) -> bool {
-        self.slot_bytes == 64
-    }
-
-    /// The entry that is read next.
-    #[inline(always)]
-    pub fn entry(&self) -> &Entry {
-        // SAFETY: of slot `index`, which is below `slots`.
-        unsafe { self.entry.as_ref() }
-    }
-
-    /// Whether the device has written that entry, or its first half.
-    #[inline(always)]
-    pub fn has_come(&self) -> bool {
-        (self.entry()[VALID_WORD].load_high() ^ self.valid) & VALID_HIGH == 0
-    }
-
-    /// Where the extension of that entry is, and its valid bit once it has come.
-    #[inline(always)]
-    pub fn extension(&self) -> (&Entry, u64) {
-        let (entry, valid) = if self.is_wide() || self.index + 1 != self.slots {
-            // SAFETY: the second half of a slot below `slots`, or a slot below `slots`.
-            (unsafe { self.entry.add(1) }, self.valid())
-        } else {
-            (self.base, self.valid() ^ VALID)
-        };
-        // SAFETY: as above, or the first slot.
-        (unsafe { entry.as_ref() }, valid)
-    }
-
-    /// Moves on, past an entry with or without an extension.
-    #[inline(always)]
-    pub fn advance(&mut self, extended: bool) {
-        self.next();
-        if extended && !self.is_wide() {
-            self.next();
-        }
-    }
-
-    /// The same, and tells the device that it may write there again.
-    #[inline(always)]
-    pub fn pass(&mut self, extended: bool, shadow: &ShadowArea) {
-        self.advance(extended);
-        shadow.consumed_up_to(self.index);
-    }
-
-    /// Moves on by a slot.
-    #[inline(always)]
-    fn next(&mut self) {
-        self.index += 1;
-        if self.index == self.slots {
-            self.wrap();
-        } else {
-            // SAFETY: the entry of slot `index`, which is below `slots`.
-            self.entry = unsafe { self.entry.byte_add(self.slot_bytes) };
-        }
-    }
-
-    /// Starts a new lap.
-    #[cold]
-    fn wrap(&mut self) {
-        self.index = 0;
-        self.valid ^= VALID_HIGH;
-        self.entry = self.base;
-    }
-}
-
-/// A place in a completion ring, and where the device is told of it.
-pub(crate) trait Place {
-    /// The entry that is read next.
-    fn entry(&self) -> &Entry;
-
-    /// The valid bit, in its place, of an entry that has come: upper half of the word.
-    fn valid(&self) -> u32;
-
-    /// Moves on by a slot, which the device may write to again.
-    fn pass(&mut self);
-}
-
-/// The place of the ring itself, for one step.
-#[derive(Debug)]
-pub(crate) struct Direct<'ring> {
-    pub(crate) ring: &'ring mut CompletionRing,
-    pub(crate) shadow: &'ring ShadowArea,
-}
-
-impl Place for Direct<'_> {
-    #[inline(always)]
-    fn entry(&self) -> &Entry {
-        self.ring.entry()
-    }
-
-    #[inline(always)]
-    fn valid(&self) -> u32 {
-        self.ring.valid
-    }
-
-    #[inline(always)]
-    fn pass(&mut self) {
-        self.ring.next();
-        self.shadow.consumed_up_to(self.ring.index);
-    }
-}
-
-/// A place that is kept in registers, for many steps.
-#[derive(Debug)]
-pub(crate) struct Cursor<'ring> {
-    ring: &'ring mut CompletionRing,
-    /// Where the device finds the consumer's index.
-    consumer: &'ring Le64,
-    /// These are as in the ring.
-    entry: NonNull<Entry>,
-    valid: u32,
-    index: usize,
-}
-
-impl Cursor<'_> {
-    /// Moves the ring to here.
-    #[inline(always)]
-    pub(crate) fn keep(self) {
-        self.ring.entry = self.entry;
-        self.ring.valid = self.valid;
-        self.ring.index = self.index;
-    }
-}
-
-impl Place for Cursor<'_> {
-    #[inline(always)]
-    fn entry(&self) -> &Entry {
-        // SAFETY: of slot `index`, which is below `slots`.
-        unsafe { self.entry.as_ref() }
-    }
-
-    #[inline(always)]
-    fn valid(&self) -> u32 {
-        self.valid
-    }
-
-    #[inline(always)]
-    fn pass(&mut self) {
-        self.index += 1;
-        if self.index == self.ring.slots {
-            self.index = 0;
-            self.valid ^= VALID_HIGH;
-            self.entry = self.ring.base;
-        } else {
-            // SAFETY: the entry of slot `index`, which is below `slots`.
-            self.entry = unsafe { self.entry.byte_add(self.ring.slot_bytes) };
-        }
-        barrier::before_consumer_index();
-        self.consumer.store(self.index as u64);
-    }
 }
 
 /// The 64 bytes beside a queue in which words go to the device without a doorbell.

@@ -3,79 +3,142 @@
 use core::mem::MaybeUninit;
 
 use super::work::Sge;
-use crate::generation::Generation;
+use crate::format::QUANTUM_BYTES;
+use crate::generation::{Generation, InlineLayout};
 use crate::registers;
-use crate::ring::{Quantum, copy_in};
+use crate::ring::{Pair, Quanta};
 
 /// Longest inline data of any generation, in bytes.
 pub(super) const MAX_BYTES: usize = 225;
 
 /// Writes `length` bytes into the quanta of a WQE, zeros behind them. The last byte of each
-/// further quantum carries the valid bit where the generation wants it. What there is no quantum
-/// for is not written; there are no more than it takes
-/// ([`InlineLayout::quanta`](crate::generation::InlineLayout::quanta)).
+/// further quantum carries the valid bit where the generation wants it.
 ///
 /// # Safety
-/// `from` is readable for `length` bytes.
+/// `from` is readable for `length` bytes, and there are as many quanta as they take
+/// ([`InlineLayout::quanta`](crate::generation::InlineLayout::quanta)), which nobody else uses.
 #[inline(always)]
-pub(super) unsafe fn write<G: Generation>(quanta: &[Quantum], valid: u64, from: *const u8, length: usize) {
+pub(super) unsafe fn write<G: Generation>(
+    quanta: Quanta<'_>,
+    valid: impl Fn() -> u64,
+    from: *const u8,
+    length: usize,
+) {
     let layout = G::INLINE;
-    let Some((first, further)) = quanta.split_first() else { return };
-    let start = 8 * layout.first_word;
-    // SAFETY: every piece is one of the bytes that are left; those of the first quantum end with
-    // its second word, those of the others with it.
+    let valid = || if G::FRAGMENTS_CARRY_VALID { valid() } else { 0 };
+    // SAFETY: what is read are the bytes that are left, and for each quantum there are some; those
+    // of the first quantum end with its second word, those of the others with it.
     unsafe {
         if length < layout.first_bytes {
-            first[..2].iter().skip(layout.first_word).for_each(|word| word.store(0));
-            copy(first, start, from, length);
+            write_first(quanta, &layout, from, length);
             return;
         }
-        // As many as that always are: a copy of constant length.
-        copy_in(first, start, from, layout.first_bytes);
-        let mut left = length - layout.first_bytes;
-        let mut from = from.add(layout.first_bytes);
-        for quantum in further {
-            if left < layout.more_bytes {
-                quantum[..3].iter().for_each(|word| word.store(0));
-                quantum[3].store(if G::FRAGMENTS_CARRY_VALID { valid } else { 0 });
-                copy(quantum, 0, from, left);
-                return;
-            }
+        if layout.first_bytes == WORD {
+            quanta.first()[layout.first_word].store(word_at(from));
+        } else {
+            quanta.set_pair(8 * layout.first_word, Pair::read(from));
+        }
+        let (mut from, mut left) = (from.add(layout.first_bytes), length - layout.first_bytes);
+        // The one before the one that is written to.
+        let mut last = quanta;
+        while left >= layout.more_bytes {
             // Two halves, which overlap if there are fewer than 32 bytes.
-            copy_in(quantum, 0, from, 16);
-            copy_in(quantum, layout.more_bytes - 16, from.add(layout.more_bytes - 16), 16);
+            last.set_pair(NEXT, Pair::read(from));
+            let second = layout.more_bytes - PAIR;
+            last.set_pair(NEXT + second, Pair::read(from.add(second)));
             if G::FRAGMENTS_CARRY_VALID {
-                copy_in(quantum, 31, valid.to_le_bytes()[7..].as_ptr(), 1);
+                last.set_byte(NEXT + 31, (valid() >> 56) as u8);
             }
-            left -= layout.more_bytes;
-            from = from.add(layout.more_bytes);
+            (from, left) = (from.add(layout.more_bytes), left - layout.more_bytes);
+            last = last.after(1);
             registers::forget();
+        }
+        if left == 0 {
+            return;
+        }
+        let none = Pair::new(0, valid());
+        if left >= PAIR {
+            last.set_pair(NEXT + PAIR, none);
+            last.set_pair(NEXT, Pair::read(from));
+            last.set_pair(NEXT + left - PAIR, Pair::read(from.add(left - PAIR)));
+        } else {
+            last.set_pair(NEXT, up_to_16(from, left));
+            last.set_pair(NEXT + PAIR, none);
         }
     }
 }
 
-/// Copies a few bytes into a quantum, from byte `start` of it on: two pieces that may overlap.
+/// Writes fewer bytes than a first quantum has room for.
 ///
 /// # Safety
-/// `from` is readable for `count` bytes, and the quantum has as many from `start` on.
+/// `from` is readable for `length` bytes, which the quantum has room for, and nobody else uses it.
 #[inline(always)]
-unsafe fn copy(quantum: &Quantum, start: usize, from: *const u8, count: usize) {
-    // SAFETY: every piece lies within the `count` bytes of both sides.
+unsafe fn write_first(quanta: Quanta<'_>, layout: &InlineLayout, from: *const u8, length: usize) {
+    // SAFETY: as the caller promises.
     unsafe {
-        if count >= 16 {
-            copy_in(quantum, start, from, 16);
-            copy_in(quantum, start + count - 16, from.add(count - 16), 16);
-        } else if count >= 8 {
-            copy_in(quantum, start, from, 8);
-            copy_in(quantum, start + count - 8, from.add(count - 8), 8);
-        } else if count >= 4 {
-            copy_in(quantum, start, from, 4);
-            copy_in(quantum, start + count - 4, from.add(count - 4), 4);
-        } else if count > 0 {
-            // One to three bytes: first, middle, last.
-            copy_in(quantum, start, from, 1);
-            copy_in(quantum, start + count / 2, from.add(count / 2), 1);
-            copy_in(quantum, start + count - 1, from.add(count - 1), 1);
+        if layout.first_bytes == WORD {
+            quanta.first()[layout.first_word].store(up_to_8(from, length));
+        } else {
+            quanta.set_pair(8 * layout.first_word, up_to_16(from, length));
+        }
+    }
+}
+
+/// Bytes of a word.
+const WORD: usize = 8;
+/// Bytes of two words.
+const PAIR: usize = 2 * WORD;
+/// Where the next quantum begins.
+const NEXT: usize = QUANTUM_BYTES;
+
+/// A word that lies anywhere.
+///
+/// # Safety
+/// It is readable.
+#[inline(always)]
+unsafe fn word_at(from: *const u8) -> u64 {
+    // SAFETY: as the caller promises.
+    u64::from_le(unsafe { from.cast::<u64>().read_unaligned() })
+}
+
+/// Up to 16 bytes, zeros behind them.
+///
+/// # Safety
+/// They are readable.
+#[inline(always)]
+unsafe fn up_to_16(from: *const u8, count: usize) -> Pair {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if count > WORD {
+            // The second word overlaps the first.
+            let second = word_at(from.add(count - WORD)) >> (8 * (PAIR - count));
+            Pair::new(word_at(from), second)
+        } else {
+            Pair::new(up_to_8(from, count), 0)
+        }
+    }
+}
+
+/// Up to 8 bytes, zeros behind them: two pieces, which may overlap.
+///
+/// # Safety
+/// They are readable.
+#[inline(always)]
+unsafe fn up_to_8(from: *const u8, count: usize) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if count >= 4 {
+            let first = u32::from_le(from.cast::<u32>().read_unaligned());
+            let last = u32::from_le(from.add(count - 4).cast::<u32>().read_unaligned());
+            u64::from(first) | u64::from(last) << (8 * (count - 4))
+        } else if count >= 2 {
+            let first = u16::from_le(from.cast::<u16>().read_unaligned());
+            let last = u16::from_le(from.add(count - 2).cast::<u16>().read_unaligned());
+            u64::from(first) | u64::from(last) << (8 * (count - 2))
+        } else if count == 1 {
+            from.read().into()
+        } else {
+            0
         }
     }
 }
@@ -120,14 +183,10 @@ impl Gathered {
         Some(gathered)
     }
 
-    /// The first byte; there are [`length`](Self::length) of them.
-    pub(super) fn bytes(&self) -> *const u8 {
-        self.bytes.as_ptr().cast()
-    }
-
-    /// How many bytes they are.
-    pub(super) fn length(&self) -> u32 {
-        self.length
+    /// They as one piece.
+    #[inline(always)]
+    pub(super) fn piece(&self) -> Sge {
+        Sge { address: self.bytes.as_ptr().expose_provenance() as u64, length: self.length, key: 0 }
     }
 }
 
@@ -160,7 +219,7 @@ mod tests {
                     let ring = QuantumRing::new(memory.base(), 8);
                     // From the end of an allocation of its own: what reads further is found out by tools.
                     let exact: Vec<u8> = source[..length].to_vec();
-                    write::<G>(ring.run(0, G::INLINE.quanta(length)), valid, exact.as_ptr(), length);
+                    write::<G>(ring.quanta_from(0), || valid, exact.as_ptr(), length);
                 }
                 assert_eq!(read_back::<G>(&memory, length), source[..length], "{length} bytes");
                 let quanta = G::INLINE.quanta(length) as usize;

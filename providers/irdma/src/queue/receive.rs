@@ -5,9 +5,10 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::completion::Origin;
+use super::fragments::{self, more_of};
 use super::queue_pair::Service;
 use super::slots::{Cells, OutOfMemory, Slots};
-use super::work::{Fragments, Refusal, Sge, total_length};
+use super::work::{Refusal, Sge, total_length};
 use crate::barrier;
 use crate::format::{QUANTUM_BYTES, ReceiveHeader, ReceiveOpcodes, VALID, VALID_WORD};
 use crate::generation::Generation;
@@ -221,7 +222,8 @@ impl<G: Generation> ReceiveBatch<'_, G> {
         // (`ReceiveQueue::outstanding`). Before the valid bit, as the device may
         // complete the WQE as soon as it is valid.
         queue.head.store(self.head, Ordering::Release);
-        write_receive::<G>(&queue.ring, position << queue.shift, list, 0);
+        // SAFETY: WQEs are of one size, which has room for `max_fragments`, and divides the ring.
+        unsafe { write_receive::<G>(&queue.ring, position << queue.shift, list, 0) };
         Ok(())
     }
 
@@ -312,14 +314,22 @@ fn write_simple<G: Generation>(quantum: &Quantum, address: u64, descriptor: u64,
 }
 
 /// Writes a receive WQE and makes it valid.
+///
+/// # Safety
+/// The ring has a WQE at that position, of as many quanta as the list takes.
 #[inline(always)]
-pub(super) fn write_receive<G: Generation>(ring: &QuantumRing, position: u32, list: &[Sge], word_2: u64) {
+pub(super) unsafe fn write_receive<G: Generation>(
+    ring: &QuantumRing,
+    position: u32,
+    list: &[Sge],
+    word_2: u64,
+) {
     let valid = ring.valid(position);
-    let quanta = ring.run(position, 1 + list.len() as u32 / 2);
-    let more = Fragments::<G>::new(quanta, valid).write(None, list).more;
+    // SAFETY: as the caller promises.
+    unsafe { fragments::write::<G>(ring.quanta_from(position), valid, None, list) };
     let quantum = ring.at(position);
     quantum[2].store(word_2);
-    let header = ReceiveHeader::from_bits(valid).with_more_fragments(more);
+    let header = ReceiveHeader::from_bits(valid).with_more_fragments(more_of::<G>(list.len() as u32));
     barrier::wqe_before_valid();
     quantum[VALID_WORD].store(header.bits());
 }

@@ -16,7 +16,6 @@ use crate::barrier;
 use crate::format::{Opcode, SendHeader, VALID_WORD};
 use crate::generation::Generation;
 use crate::limits::CLEAR_AHEAD;
-use crate::registers;
 
 /// A run, as its queue remembers it from one batch to the next.
 #[derive(Debug)]
@@ -96,27 +95,74 @@ const PADDING: SendHeader = SendHeader::from_bits(0).with_opcode(Opcode::Nop as 
 impl SendQueue {
     /// Fills the rest of a chunk, that many quanta of the run, with WQEs that do nothing. If
     /// `HELD`, the head stays; the first header is left out if it is to be kept.
-    #[inline(never)]
+    #[inline(always)]
     fn pad<const HELD: bool>(&self, head: u32, quanta: u32, keep_first: bool) {
-        let padding = self.ring.run(head, quanta);
-        let mut position = head;
-        for quantum in padding {
-            self.tracking.at(position).set_none(position);
-            quantum[..VALID_WORD].iter().for_each(|word| word.store(0));
-            position = position.wrapping_add(1);
-            // The compiler does not take several at a time, as they are one or two.
-            registers::forget();
-        }
         if !HELD {
             // Release: see `SendQueue::outstanding`.
-            self.head.store(position, Ordering::Release);
+            self.head.store(head.wrapping_add(quanta), Ordering::Release);
         }
-        barrier::wqe_before_valid();
         let header = PADDING.bits() | self.run.get().valid;
-        for quantum in padding.get(usize::from(keep_first)..).unwrap_or_default() {
-            quantum[VALID_WORD].store(header);
-            registers::forget();
+        let (index, place) = (self.ring.index(head), self.ring.quanta_from(head).settled());
+        let mut left = quanta;
+        // From the last to the first, without which the device sees none.
+        while left > 0 {
+            left -= 1;
+            // SAFETY: there are as many cells as the ring has quanta, and no run crosses its end.
+            let (cell, quantum) =
+                unsafe { (self.tracking.at_index(index + left), place.after(left as usize).first()) };
+            cell.set_none(head.wrapping_add(left));
+            quantum[..VALID_WORD].iter().for_each(|word| word.store(0));
+            barrier::wqe_before_valid();
+            if !(keep_first && left == 0) {
+                quantum[VALID_WORD].store(header);
+            }
         }
+    }
+
+    /// Has a run of that many quanta from `head` on behind padding, and makes the padding.
+    /// Returns the position behind it.
+    #[cold]
+    #[inline(never)]
+    fn make_room<const HELD: bool>(
+        &self,
+        head: u32,
+        padding: u32,
+        quanta: u32,
+        keep_first: bool,
+    ) -> Result<u32, Refusal> {
+        if quanta > self.chunk_mask + 1 {
+            return Err(Refusal::Invalid);
+        }
+        self.extend_run(head, padding + quanta)?;
+        if padding == 0 {
+            return Ok(head);
+        }
+        self.pad::<HELD>(head, padding, keep_first);
+        let position = head.wrapping_add(padding);
+        // Blocks are made of chunks, so the run may have ended here.
+        self.extend_run(position, quanta)?;
+        Ok(position)
+    }
+
+    /// Looks for another run if this one has ended, before WQEs of one quantum are placed.
+    ///
+    /// # Safety
+    /// As for [`batch`](Self::batch).
+    #[inline(always)]
+    pub unsafe fn renew_run(&self) {
+        let head = self.head.load(Ordering::Relaxed);
+        if head == self.run.get().end {
+            // If there is none, whoever needs it finds out.
+            let _ = self.extend_run(head, 1);
+        }
+    }
+
+    /// Takes out of the ring what was written above the head and is no WQE yet.
+    #[cold]
+    pub fn unwrite_started(&self) {
+        let head = self.head.load(Ordering::Relaxed);
+        // Nothing is written outside of the run.
+        self.unwrite(head, self.run.get().end.wrapping_sub(head));
     }
 
     /// Makes quanta above the head as they were before anything was written to them. Whatever
@@ -133,6 +179,36 @@ impl SendQueue {
 }
 
 impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
+    /// Quanta that the chunk has left, if it has too few for a WQE.
+    #[inline(always)]
+    fn padding(&self, quanta: u32) -> u32 {
+        let left = (self.queue.chunk_mask + 1) - (self.head & self.queue.chunk_mask);
+        if quanta > left { left } else { 0 }
+    }
+
+    /// Whether chunk and run have that many quanta from the head on.
+    #[inline(always)]
+    pub(super) fn has_room(&self, quanta: u32) -> bool {
+        let queue = self.queue;
+        let further = quanta - 1;
+        let last = self.head.wrapping_add(further);
+        (last ^ self.head) <= queue.chunk_mask && queue.run.get().end.wrapping_sub(self.head) > further
+    }
+
+    /// Fills the rest of the chunk if that is all that a WQE of so many quanta needs to have
+    /// [room](Self::has_room), which is going to be placed. Whether it was.
+    #[inline(always)]
+    pub(super) fn pad_chunk(&self, quanta: u32) -> bool {
+        let (queue, padding) = (self.queue, self.padding(quanta));
+        let is_enough = padding > 0
+            && quanta <= queue.chunk_mask + 1
+            && queue.run.get().end.wrapping_sub(self.head) >= padding + quanta;
+        if is_enough {
+            queue.pad::<HELD>(self.head, padding, false);
+        }
+        is_enough
+    }
+
     /// Position for a WQE of that many quanta, in the run. What the chunk has left before it is to
     /// be padded ([`pad_up_to`](Self::pad_up_to)) once nothing can go wrong any more; where that
     /// has to be done at once, `check` is asked first.
@@ -142,20 +218,18 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         quanta: u32,
         check: impl FnOnce() -> Result<(), Refusal>,
     ) -> Result<u32, Refusal> {
-        let left = (self.queue.chunk_mask + 1) - (self.head & self.queue.chunk_mask);
-        let padding = if quanta > left { left } else { 0 };
-        if self.queue.run.get().end.wrapping_sub(self.head) < padding + quanta {
-            cold_path();
-            check()?;
-            self.queue.extend_run(self.head, padding + quanta)?;
-            if padding > 0 {
-                self.pad_up_to(self.head.wrapping_add(padding));
-                // Blocks are made of chunks, so the run may have ended here.
-                self.queue.extend_run(self.head, quanta)?;
-            }
-            return Ok(self.head);
+        let padding = self.padding(quanta);
+        if self.queue.run.get().end.wrapping_sub(self.head) >= padding + quanta {
+            return Ok(self.head.wrapping_add(padding));
         }
-        Ok(self.head.wrapping_add(padding))
+        cold_path();
+        check()?;
+        let keep_first = HELD && self.head == self.start && padding > 0;
+        self.head = self.queue.make_room::<HELD>(self.head, padding, quanta, keep_first)?;
+        if keep_first {
+            self.first = PADDING.bits() | self.queue.ring.valid(self.start);
+        }
+        Ok(self.head)
     }
 
     /// Fills what there is before a position of the run.

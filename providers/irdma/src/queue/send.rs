@@ -35,10 +35,14 @@ pub struct SendQueue {
     pub(super) capacity: u32,
     /// Quanta of a chunk less one.
     pub(super) chunk_mask: u32,
+    /// Fragments that every WQE may have.
+    pub(super) fragments_of_all: u8,
     pub(super) max_fragments: u8,
     pub(super) max_fragments_with_immediate: u8,
     pub(super) max_read_fragments: u8,
     pub(super) max_inline: u8,
+    /// One fragment of inline data is shorter than this; 0 if there cannot be one.
+    pub(super) single_inline_bytes: u16,
     pub(super) retired: Retired,
     pub(super) pushing: Pushing,
 }
@@ -114,6 +118,8 @@ impl SendQueue {
         // A WQE within a chunk has one fragment in its first quantum, two in each more.
         let slots = (2 * parts.chunk - 1).min(15);
         assert!(parts.max_fragments <= slots && parts.max_inline as usize <= MAX_BYTES);
+        let max_fragments_with_immediate = parts.max_fragments.min(slots - 1);
+        let max_read_fragments = parts.max_fragments.min(parts.max_read_fragments);
         Ok(Self {
             tracking: Slots::new(quanta)?,
             ring: parts.ring,
@@ -123,11 +129,13 @@ impl SendQueue {
             // from empty, and one more that only sizing counts.
             capacity: quanta - (SEND_RESERVE - 1),
             chunk_mask: parts.chunk - 1,
+            fragments_of_all: max_fragments_with_immediate.min(max_read_fragments) as u8,
             max_fragments: parts.max_fragments as u8,
-            max_fragments_with_immediate: parts.max_fragments.min(slots - 1) as u8,
-            max_read_fragments: parts.max_read_fragments.min(parts.max_fragments) as u8,
+            max_fragments_with_immediate: max_fragments_with_immediate as u8,
+            max_read_fragments: max_read_fragments as u8,
             max_inline: parts.max_inline as u8,
-            single_bytes: if parts.max_fragments.min(parts.max_read_fragments) > 0 { 1 << 31 } else { 0 },
+            single_inline_bytes: if parts.max_fragments > 0 { parts.max_inline as u16 + 1 } else { 0 },
+            single_bytes: if max_read_fragments > 0 { 1 << 31 } else { 0 },
             head: AtomicU32::new(parts.connection_wqes),
             run: KnownRun::none(parts.connection_wqes),
             retired: Retired {
@@ -140,7 +148,7 @@ impl SendQueue {
 
     /// Whether all that was posted has completed.
     pub fn is_empty(&self) -> bool {
-        self.retired.tail.load(Ordering::Acquire) == self.head.load(Ordering::Acquire)
+        self.has_completed(self.head())
     }
 
     /// Position after the last WQE.
@@ -150,7 +158,15 @@ impl SendQueue {
 
     /// Whether all before a position at or below the head has completed.
     pub(super) fn has_completed(&self, position: u32) -> bool {
-        self.retired.tail.load(Ordering::Acquire).wrapping_sub(position) as i32 >= 0
+        let mut tail = self.retired.tail.load(Ordering::Acquire);
+        // Padding does not complete before what follows it.
+        while (tail.wrapping_sub(position) as i32) < 0 {
+            if self.tracking.at(tail).quanta(tail).is_some() {
+                return false;
+            }
+            tail = tail.wrapping_add(1);
+        }
+        true
     }
 
     /// Quanta that may still be posted.

@@ -137,7 +137,8 @@ impl<G: Generation> SharedReceiveBatch<'_, G> {
         self.head = position.wrapping_add(1);
         // Before the valid bit, as the device may complete the WQE as soon as it is valid.
         queue.head.store(self.head, Ordering::Release);
-        write_receive::<G>(&queue.ring, position << queue.shift, list, wr_id);
+        // SAFETY: WQEs are of one size, which has room for `max_fragments`, and divides the ring.
+        unsafe { write_receive::<G>(&queue.ring, position << queue.shift, list, wr_id) };
         Ok(())
     }
 

@@ -144,10 +144,15 @@ impl Tracking {
         self.wr_id.store(wr_id, Ordering::Relaxed);
     }
 
-    /// Remembers the bytes of its message and the position behind it.
+    /// Remembers the bytes of its message.
     #[inline(always)]
-    pub(super) fn set_extent(&self, length: u32, end: u32) {
+    pub(super) fn set_length(&self, length: u32) {
         self.length.store(length, Ordering::Relaxed);
+    }
+
+    /// Remembers the position behind it.
+    #[inline(always)]
+    pub(super) fn set_end(&self, end: u32) {
         self.end.store(end, Ordering::Relaxed);
     }
 
@@ -193,7 +198,8 @@ mod tests {
         slots.at(1).set_none(1);
         let cell = slots.at(0xFFFF_FFF8);
         cell.set_wr_id(7);
-        cell.set_extent(u32::MAX, 0);
+        cell.set_length(u32::MAX);
+        cell.set_end(0);
         let cell = slots.get(0).unwrap();
         assert_eq!((cell.wr_id(), cell.length(), cell.end()), (7, u32::MAX, 0));
         assert_eq!((cell.quanta(0xFFFF_FFF8), slots.at(1).quanta(1)), (Some(8), None));

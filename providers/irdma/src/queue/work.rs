@@ -1,12 +1,7 @@
 //! What is asked of a queue, and why it may be refused.
 
-use core::marker::PhantomData;
-use core::mem::offset_of;
-
-use crate::format::{SendHeader, VALID};
+use crate::format::SendHeader;
 use crate::generation::Generation;
-use crate::registers;
-use crate::ring::Quantum;
 
 /// A piece of the program's memory. Laid out as `struct ibv_sge`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,121 +80,13 @@ pub struct Bind {
 /// Total bytes of a list, if each piece and all together can be expressed.
 #[inline(always)]
 pub(super) fn total_length<G: Generation>(list: &[Sge]) -> Option<u32> {
-    let mut sum = Sum::default();
-    list.iter().for_each(|sge| sum.add(sge.length));
-    sum.total::<G>()
-}
-
-/// Bytes of a list that is gone through.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sum {
-    total: u64,
-    lengths: u32,
-}
-
-impl Sum {
-    #[inline(always)]
-    fn add(&mut self, length: u32) {
-        self.total += u64::from(length);
-        self.lengths |= length;
+    let (total, lengths) = list
+        .iter()
+        .fold((0, 0), |(total, lengths), sge| (total + u64::from(sge.length), lengths | sge.length));
+    // The longest fragment is a power of two less one, so all are short enough
+    // exactly if their disjunction is.
+    if lengths > G::MAX_FRAGMENT_BYTES {
+        return None;
     }
-
-    /// The total, if each piece and all together can be expressed.
-    #[inline(always)]
-    pub(super) fn total<G: Generation>(self) -> Option<u32> {
-        // The longest fragment is a power of two less one, so all are short enough
-        // exactly if their disjunction is.
-        if self.lengths > G::MAX_FRAGMENT_BYTES {
-            return None;
-        }
-        u32::try_from(self.total).ok()
-    }
-}
-
-/// The second word of a fragment that is not too long, without the valid bit.
-#[inline(always)]
-pub(super) fn descriptor<G: Generation>(sge: &Sge) -> u64 {
-    // Length and key lie in memory as GEN1 wants them; the others have them exchanged.
-    const _: () = assert!(offset_of!(Sge, length) == 8 && offset_of!(Sge, key) == 12);
-    // SAFETY: two fields of four bytes in a row, aligned to eight.
-    let gen1 = u64::from_le(unsafe { (&raw const *sge).cast::<u64>().add(1).read() });
-    if G::FRAGMENTS_CARRY_VALID { gen1.rotate_left(32) } else { gen1 }
-}
-
-/// Writes fragments into the quanta of a WQE, all but its header.
-pub(super) struct Fragments<'ring, G> {
-    quanta: &'ring [Quantum],
-    /// The valid bit in its place, where fragments carry one.
-    valid: u64,
-    generation: PhantomData<G>,
-}
-
-/// What was written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
-    /// Value of the count of further fragments.
-    pub(super) more: u8,
-    /// Bytes. If they cannot be expressed, neither can what was written.
-    pub(super) sum: Sum,
-}
-
-impl<'ring, G: Generation> Fragments<'ring, G> {
-    /// For a WQE of such quanta, whose header will be valid with `valid`. What there is no
-    /// quantum for is not written.
-    #[inline(always)]
-    pub(super) fn new(quanta: &'ring [Quantum], valid: u64) -> Self {
-        debug_assert!(valid & !VALID == 0);
-        let valid = if G::FRAGMENTS_CARRY_VALID { valid } else { 0 };
-        Self { quanta, valid, generation: PhantomData }
-    }
-
-    /// Writes the list from the first slot on, after an immediate if there is one.
-    #[inline(always)]
-    pub(super) fn write(&self, immediate: Option<u32>, list: &[Sge]) -> Written {
-        let mut sum = Sum::default();
-        let Some((first, further)) = self.quanta.split_first() else { return Written { more: 0, sum } };
-        let mut rest = list;
-        if let Some(immediate) = immediate {
-            first[0].store(immediate.into());
-            first[1].store(0);
-        } else if let Some((sge, others)) = list.split_first() {
-            rest = others;
-            first[0].store(sge.address);
-            first[1].store(self.descriptor(sge, &mut sum));
-        } else {
-            first[0].store(0);
-            first[1].store(self.valid);
-        }
-        let mut more = rest.len() as u8;
-        let (pairs, last) = rest.as_chunks::<2>();
-        for (quantum, [one, other]) in further.iter().zip(pairs) {
-            quantum[0].store(one.address);
-            quantum[1].store(self.descriptor(one, &mut sum));
-            quantum[2].store(other.address);
-            quantum[3].store(self.descriptor(other, &mut sum));
-            // The compiler makes no eight rounds of one.
-            registers::forget();
-        }
-        if let ([last], Some(quantum)) = (last, further.get(pairs.len())) {
-            quantum[0].store(last.address);
-            quantum[1].store(self.descriptor(last, &mut sum));
-            if G::FRAGMENTS_CARRY_VALID {
-                // The last word of a quantum is where a header would be: it must
-                // carry the valid bit too.
-                quantum[2].store(0);
-                quantum[3].store(self.valid);
-                if G::EMPTY_FRAGMENT_COUNTS {
-                    more += 1;
-                }
-            }
-        }
-        Written { more, sum }
-    }
-
-    /// The second word of a slot.
-    #[inline(always)]
-    fn descriptor(&self, sge: &Sge, sum: &mut Sum) -> u64 {
-        sum.add(sge.length);
-        descriptor::<G>(sge) | self.valid
-    }
+    u32::try_from(total).ok()
 }

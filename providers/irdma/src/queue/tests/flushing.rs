@@ -8,7 +8,7 @@ use crate::generation::{Gen1, Gen2, Gen3, Generation};
 use crate::mock::{CompletionDevice, Memory, Pair, Pairs};
 use crate::queue::{
     Bind, Completion, CompletionQueue, SendRequest, Service, Sge, SharedReceiveQueue,
-    SharedReceiveQueueParts, Side,
+    SharedReceiveQueueParts, Side, Taker,
 };
 use crate::ring::{QuantumRing, ShadowArea};
 
@@ -112,6 +112,32 @@ fn post_and_look<G: Generation>(pair: &Pair, wr_id: u64) -> Option<bool> {
     let start = batch.start();
     batch.finish();
     pair.queues.is_in_error().then(|| pair.queues.posted_in_error::<G>(Side::Send, start))
+}
+
+#[test]
+fn padding_does_not_count_as_outstanding() {
+    let pair = Pair::with(CONTEXT, Service::Connected, ReceiveOpcodes::WIRE, |_| {});
+    let sge = Sge { address: 0, length: 10, key: 0 };
+    for (wr_id, is_padded) in [(1, false), (2, false), (3, true)] {
+        let padded = start_batch::<Gen2>(&pair.queues.send).pad_for_fragments(&[sge; 5], Taker::Message);
+        assert_eq!(padded, is_padded);
+        if is_padded {
+            break;
+        }
+        let mut batch = start_batch::<Gen2>(&pair.queues.send);
+        batch.fragments(&request(wr_id, Opcode::Send, true), &[sge; 5], None).unwrap();
+        batch.finish();
+    }
+    let pairs = Pairs([pair].into());
+    let queues = &pairs.0[0].queues;
+    assert!(!queues.send.is_empty());
+    let (mut device, mut cq) = CompletionDevice::new(8, 32);
+    device.complete(flush(SEND, 1));
+    let flushed: Vec<_> = all::<Gen2>(&mut cq, &pairs).iter().map(|completion| completion.wr_id).collect();
+    assert_eq!(flushed, [1, 2]);
+    // The padding is still there; what is posted behind it is flushed by nobody if nobody asks.
+    assert!(queues.send.is_empty());
+    assert_eq!(post_and_look::<Gen2>(&pairs.0[0], 3), Some(true));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod push;
 mod refused;
 mod resizing;
 mod ring_laws;
+mod short_ways;
 
 use super::{Held, HeldBatch, SendBatch, SendQueue};
 use crate::generation::Generation;

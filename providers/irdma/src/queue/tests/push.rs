@@ -233,7 +233,7 @@ fn work_requests_of_before_the_page_are_not_pushed() {
         let single = batch.start_single(&Sge { address: 0, length: 8, key: 1 });
         let placed = single.map(|single| {
             batch.set_remote(&single, 0);
-            batch.finish_single(single, 1, request(1).header);
+            batch.finish_started(single, 1, request(1).header);
         });
         *held = batch.pause();
         placed.is_some()

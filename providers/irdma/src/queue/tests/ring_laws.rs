@@ -69,7 +69,7 @@ fn try_single<G: Generation, const HELD: bool>(
 ) -> bool {
     let Some(single) = batch.start_single(sge) else { return false };
     batch.set_remote(&single, request.remote);
-    batch.finish_single(single, request.wr_id, request.header);
+    batch.finish_started(single, request.wr_id, request.header);
     true
 }
 
