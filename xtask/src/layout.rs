@@ -21,7 +21,7 @@ pub fn layout_of(root: Option<&Path>) -> Result<&'static Layout> {
         None => read(Command::new("pkg-config").args(["--modversion", "libibverbs"]))?,
         Some(root) => table::Installation::below(root, &triplet()).map_err(Error::msg)?.version,
     };
-    table::layout_of_version(version.trim()).map_err(Error::msg)
+    of_version(version.trim())
 }
 
 impl Layout {
@@ -40,8 +40,13 @@ impl Layout {
     }
 }
 
+/// The layout of a libibverbs of that version.
+pub fn of_version(version: &str) -> Result<&'static Layout> {
+    table::layout_of_version(version).map_err(Error::msg)
+}
+
 /// Debian's name for this machine's architecture in paths.
-fn triplet() -> String {
+pub fn triplet() -> String {
     format!("{}-linux-gnu", std::env::consts::ARCH)
 }
 

@@ -1,4 +1,4 @@
-//! The project's commands: `cargo xtask demo`, `build`, `test`, `pyverbs`, `bench`, `differential`,
+//! The project's commands: `cargo xtask demo`, `build`, `install`, `uninstall`, `test`, `pyverbs`, `bench`, `differential`,
 //! `vm`, `sim`.
 
 mod apt;
@@ -7,6 +7,7 @@ mod demo;
 mod differential;
 mod fences;
 mod inspect;
+mod install;
 mod layout;
 mod newest;
 mod packages;
@@ -41,6 +42,10 @@ enum Task {
     Demo(demo::Options),
     /// Build the plugin: target/provider/LAYOUT/libirdma-rdmavNN.so and irdma.driver
     Build(plugin::Options),
+    /// Put the plugin in the place of the distribution's, which is kept
+    Install(install::Options),
+    /// Undo what install has done
+    Uninstall(install::Place),
     /// Install what is missing and run all tests
     Test(test::Options),
     /// Run rdma-core's own Python tests on the software device
@@ -75,6 +80,8 @@ fn perform(task: Task) -> Result<ExitCode> {
     match task {
         Task::Demo(options) => demo::run(options),
         Task::Build(options) => plugin::run(&options),
+        Task::Install(options) => install::install(&options),
+        Task::Uninstall(place) => install::uninstall(&place),
         Task::Test(options) => test::run(options),
         Task::Pyverbs(options) => pyverbs::run(options),
         Task::Bench(options) => bench::run(options),

@@ -56,10 +56,17 @@ impl Options {
                 }
                 build(Some(root))
             }
-            (Some(wanted), None) if layout_of(None).is_ok_and(|found| found == wanted) => build(None),
-            (Some(wanted), None) => build(Some(&root_of(wanted)?)),
+            (Some(wanted), None) => of_layout(wanted),
         }
     }
+}
+
+/// Builds for a layout that this machine's libibverbs or a Debian suite's is of.
+pub fn of_layout(wanted: &'static Layout) -> Result<Plugin> {
+    if layout_of(None).is_ok_and(|found| found == wanted) {
+        return build(None);
+    }
+    build(Some(&root_of(wanted)?))
 }
 
 /// The layout with that number.

@@ -19,6 +19,9 @@ const DEVELOPMENT: &[&str] = &["libibverbs1", "libibverbs-dev"];
 const PROGRAMS: &[&str] =
     &["coreutils", "dash", "ibverbs-providers", "iproute2", "python3", "python3-pyverbs"];
 
+/// Packages with programs that show the plugin at work on another release.
+const TOOLS: &[&str] = &["coreutils", "dash", "ibverbs-providers", "ibverbs-utils", "perftest"];
+
 /// Holds one unpacked rdma-core source tree per suite, named like the suite.
 pub fn sources_folder() -> PathBuf {
     target().join("rdma-core")
@@ -56,7 +59,17 @@ pub fn development_root(suite: &str) -> Result<PathBuf> {
 
 /// A root in which `suite`'s Python finds its pyverbs, with all that both depend on.
 pub fn program_root(suite: &str) -> Result<PathBuf> {
-    let tree = target().join("roots").join(format!("{suite}-programs"));
+    unpacked_root(suite, "programs", PROGRAMS)
+}
+
+/// A root with `suite`'s programs that measure and show, with all that they depend on.
+pub fn tools_root(suite: &str) -> Result<PathBuf> {
+    unpacked_root(suite, "tools", TOOLS)
+}
+
+/// A root with `packages` of `suite` and all that they depend on.
+fn unpacked_root(suite: &str, name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let tree = target().join("roots").join(format!("{suite}-{name}"));
     fetched(&tree, |partial| {
         let apt = Apt::of_suite(suite)?;
         // Nothing is installed there, so that apt takes everything that is needed.
@@ -64,9 +77,9 @@ pub fn program_root(suite: &str) -> Result<PathBuf> {
         fs::write(&none, "")?;
         let mut install = apt.get();
         install.arg("-o").arg(format!("Dir::State::status={}", none.display()));
-        install.args(["--yes", "--download-only", "--no-install-recommends", "install"]).args(PROGRAMS);
+        install.args(["--yes", "--download-only", "--no-install-recommends", "install"]).args(packages);
         read(&mut install).map_err(|error| {
-            anyhow!("{} of {suite} cannot be had: {}", PROGRAMS.join(", "), reason(&error))
+            anyhow!("{} of {suite} cannot be had: {}", packages.join(", "), reason(&error))
         })?;
         let archives = apt.folder.join("cache/archives");
         unpack(&archives, partial)?;

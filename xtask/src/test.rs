@@ -9,6 +9,7 @@ mod misuse;
 mod object;
 mod programs;
 mod pyverbs;
+mod releases;
 mod session;
 mod speed;
 mod ucx;
@@ -48,6 +49,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     connections::check(&mut session);
     verbs::check(&mut session);
     pyverbs::check(&mut session);
+    releases::check(&mut session);
     differential::check(&mut session);
     misuse::check(&mut session);
     vm::check(&mut session);

@@ -1,0 +1,354 @@
+//! What installing changes, and its undoing. Both begin where an interrupted one has ended.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use super::diversion::Diversion;
+use super::record::{Method, RECORD, Record};
+use super::steps::{Content, Killed, Steps, draft_beside, is_there};
+use super::system::System;
+
+/// The line of a driver file that names a plugin by its name alone.
+const BY_NAME: &str = "driver irdma\n";
+
+/// Refuses, before anything changes, what cannot be installed on.
+pub fn refuse(system: &System) -> Result<()> {
+    for folder in [system.at(&system.own), system.at(&system.plugin), system.at(&system.drivers)] {
+        let folder = folder.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(system.root());
+        let writable = Command::new("test").arg("-w").arg(folder).status()?;
+        ensure!(writable.success(), "{} is not writable: this needs root", folder.display());
+    }
+    match Record::read(system)? {
+        Some(_) => Ok(()),
+        None => plan(system).map(|_| ()),
+    }
+}
+
+/// Installs, or repairs or renews an installation. `check` looks at the plugin's file in its place.
+pub fn install(
+    system: &System,
+    plugin: &[u8],
+    steps: &mut Steps,
+    check: impl Fn(&Path) -> Result<()>,
+) -> Result<Record> {
+    let known = match Record::read(system)? {
+        Some(old) if (old.method, &old.plugin) != (method(system), &place(system)) => {
+            // Of another release, before an upgrade.
+            undo(system, &old, steps)?;
+            None
+        }
+        known => known,
+    };
+    let is_new = known.is_none();
+    let record = match known {
+        Some(record) => record,
+        None => plan_for(system, plugin)?,
+    };
+    let mut change = || -> Result<()> {
+        if is_new {
+            steps.make_folder(&system.at(&system.own))?;
+            record.write(system, steps)?;
+        }
+        apply(system, &record, plugin, steps)?;
+        check(&system.at(&record.plugin))
+    };
+    let done = change();
+    match done {
+        Ok(()) => Ok(record),
+        Err(error) if error.is::<Killed>() => Err(error),
+        Err(error) => match undo(system, &record, steps) {
+            Ok(()) => Err(error.context("not installed; everything is as before")),
+            Err(second) => Err(anyhow!("{error:#}; and it cannot be undone: {second:#}")),
+        },
+    }
+}
+
+/// Undoes an installation; says whether there was one.
+pub fn uninstall(system: &System, steps: &mut Steps) -> Result<bool> {
+    let record = Record::read(system)?;
+    match &record {
+        Some(record) => undo(system, record, steps)?,
+        // One that was interrupted at its very start or end.
+        None => remove_own(system, steps)?,
+    }
+    Ok(record.is_some())
+}
+
+/// How it is done on this system.
+fn method(system: &System) -> Method {
+    if system.has_dpkg { Method::Diversion } else { Method::DriverFile }
+}
+
+/// Where the plugin goes.
+fn place(system: &System) -> PathBuf {
+    match method(system) {
+        Method::Diversion => system.plugin.clone(),
+        Method::DriverFile => system.own.join(system.plugin.file_name().unwrap_or_default()),
+    }
+}
+
+/// [`plan`], for this plugin.
+fn plan_for(system: &System, plugin: &[u8]) -> Result<Record> {
+    let record = plan(system)?;
+    let there = Content::of(&system.at(&record.plugin));
+    ensure!(
+        !there.is_ok_and(|there| there.bytes == plugin),
+        "{} is this plugin already, put there by other means",
+        record.plugin.display()
+    );
+    Ok(record)
+}
+
+/// What is to be changed on a system without an installation, or why it must not be.
+fn plan(system: &System) -> Result<Record> {
+    let files = system.driver_files()?;
+    if let [(one, _), (other, _), ..] = &files[..] {
+        bail!(
+            "{} and {} both name an irdma provider, and libibverbs takes either: remove one",
+            one.display(),
+            other.display()
+        );
+    }
+    let usual = system.drivers.join("irdma.driver");
+    if files.is_empty() && is_there(&system.at(&usual)) {
+        bail!("{} is there and names no irdma provider: somebody has turned it off", usual.display());
+    }
+    let method = method(system);
+    let driver_file = match (method, files.first()) {
+        (Method::Diversion, Some((file, text))) => {
+            let by_path = text.lines().any(|line| line.contains('/') && !line.trim_start().starts_with('#'));
+            ensure!(!by_path, "{} names an irdma provider by its path", file.display());
+            None
+        }
+        (Method::DriverFile, Some((file, _))) => Some(file.clone()),
+        (_, None) => Some(usual),
+    };
+    if method == Method::Diversion {
+        let diversion = Diversion::of(system, &system.plugin);
+        let (file, kept) = (diversion.file(), diversion.kept());
+        ensure!(
+            !diversion.is_registered()?,
+            "{} is diverted already, by hand: `dpkg-divert --rename --remove` takes that back",
+            system.plugin.display()
+        );
+        ensure!(!is_there(&kept), "{} is in the way", kept.display());
+        let is_plain = file.symlink_metadata().is_ok_and(|properties| properties.is_file());
+        ensure!(is_plain || !is_there(&file), "{} is not a plain file", file.display());
+    }
+    let missing = |folder: &&Path| !system.at(folder).is_dir();
+    let mut folders: Vec<PathBuf> = [system.plugin.parent(), Some(&*system.drivers)]
+        .into_iter()
+        .flatten()
+        .filter(missing)
+        .map(Path::to_owned)
+        .collect();
+    folders.retain(|folder| *folder == system.drivers || method == Method::Diversion);
+    Ok(Record { method, plugin: place(system), driver_file, had_driver_file: !files.is_empty(), folders })
+}
+
+/// Makes every change that is not made yet.
+fn apply(system: &System, record: &Record, plugin: &[u8], steps: &mut Steps) -> Result<()> {
+    for folder in &record.folders {
+        steps.make_folder(&system.at(folder))?;
+    }
+    let content = Content::new(plugin);
+    let file = system.at(&record.plugin);
+    if record.method == Method::Diversion {
+        // By this copy ours is told from the distribution's; the older one is still in place.
+        let next = Record::file(system, NEXT);
+        if is_there(&next) && is_there(&file) && is_equal(&file, &next)? {
+            // An attempt to renew it has come as far as that.
+            steps.rename(&next, &Record::file(system, COPY))?;
+        }
+        steps.replace(&next, &draft_beside(&next), &content)?;
+        divert(system, record, steps)?;
+        steps.replace(&file, &draft_beside(&file), &content)?;
+        steps.rename(&next, &Record::file(system, COPY))?;
+    } else {
+        steps.replace(&file, &draft_beside(&file), &content)?;
+    }
+    apply_driver_file(system, record, steps)?;
+    remove_drafts(system, record, steps)
+}
+
+/// Copies of our plugin: of the one in place, and of the one that takes its place.
+const COPY: &str = "copy";
+const NEXT: &str = "copy.next";
+
+/// The driver file as it was.
+const SAVED: &str = "driver-file";
+
+/// Keeps the distribution's plugin under its other name, where dpkg puts that of an upgrade. At no
+/// point the system is without a plugin.
+fn divert(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
+    let diversion = Diversion::of(system, &record.plugin);
+    let (file, kept) = (diversion.file(), diversion.kept());
+    let is_registered = diversion.is_registered()?;
+    if is_there(&file) && !is_ours(system, &file)? {
+        if is_there(&kept) && !is_same(&file, &kept)? {
+            ensure!(!is_registered, "{} was changed by somebody since it was installed", file.display());
+            // Left by an attempt before dpkg has replaced the file.
+            steps.remove(&kept)?;
+        }
+        if !is_there(&kept) {
+            steps.link(&file, &kept)?;
+        }
+    }
+    if !is_registered {
+        diversion.register(steps)?;
+    }
+    Ok(())
+}
+
+fn apply_driver_file(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
+    let Some(name) = &record.driver_file else { return Ok(()) };
+    let file = system.at(name);
+    let saved = Record::file(system, SAVED);
+    if record.had_driver_file && !is_there(&saved) {
+        steps.replace(&saved, &draft_beside(&saved), &Content::of(&file)?)?;
+    }
+    let mut content = if record.had_driver_file { Content::of(&saved)? } else { Content::new("") };
+    content.bytes = with_ours(record, &content.bytes);
+    if Content::of(&file).is_ok_and(|there| there.bytes == content.bytes) {
+        return Ok(());
+    }
+    steps.replace(&file, &driver_draft(system), &Content::new(content.bytes))
+}
+
+/// A driver file with our line. The last line is loaded first.
+fn with_ours(record: &Record, text: &[u8]) -> Vec<u8> {
+    let mut text = text.to_owned();
+    if text.last().is_some_and(|&byte| byte != b'\n') {
+        text.push(b'\n');
+    }
+    text.extend(our_line(record).into_bytes());
+    text
+}
+
+fn our_line(record: &Record) -> String {
+    match record.method {
+        Method::Diversion => BY_NAME.to_owned(),
+        Method::DriverFile => format!("driver {}\n", record.plugin.with_file_name("libirdma").display()),
+    }
+}
+
+/// Not in the folder of driver files: libibverbs reads every file there.
+fn driver_draft(system: &System) -> PathBuf {
+    system.at(&system.drivers).with_file_name(".irdma.driver.new")
+}
+
+/// Takes every change back that was made.
+fn undo(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
+    undo_driver_file(system, record, steps)?;
+    let file = system.at(&record.plugin);
+    match record.method {
+        Method::DriverFile => steps.remove(&file)?,
+        Method::Diversion => undivert(system, record, steps)?,
+    }
+    remove_drafts(system, record, steps)?;
+    for folder in record.folders.iter().rev() {
+        steps.remove_empty_folder(&system.at(folder))?;
+    }
+    remove_own(system, steps)
+}
+
+fn undivert(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
+    let diversion = Diversion::of(system, &record.plugin);
+    let (file, kept) = (diversion.file(), diversion.kept());
+    let is_registered = diversion.is_registered()?;
+    if is_there(&kept) {
+        if is_there(&file) && is_same(&file, &kept)? {
+            steps.remove(&kept)?;
+        } else if !is_there(&file) || is_ours(system, &file)? {
+            steps.rename(&kept, &file)?;
+        } else {
+            bail!(
+                "{} was changed by somebody since it was installed; the distribution's is {}",
+                file.display(),
+                kept.display()
+            );
+        }
+    } else if is_there(&file) && is_ours(system, &file)? {
+        // The distribution has none (any more).
+        steps.remove(&file)?;
+    }
+    if is_registered {
+        diversion.remove(steps)?;
+    }
+    Ok(())
+}
+
+fn undo_driver_file(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
+    let Some(name) = &record.driver_file else { return Ok(()) };
+    let (file, saved) = (system.at(name), Record::file(system, SAVED));
+    let draft = driver_draft(system);
+    // What somebody has removed stays away.
+    if let Ok(there) = Content::of(&file) {
+        if record.had_driver_file && is_there(&saved) {
+            let before = Content::of(&saved)?;
+            if there.bytes == with_ours(record, &before.bytes) {
+                steps.replace(&file, &draft, &before)?;
+            } else if there.bytes != before.bytes {
+                // Somebody has changed it: our line goes, theirs stay.
+                let text = String::from_utf8_lossy(&there.bytes).replace(&our_line(record), "");
+                steps.replace(&file, &draft, &Content::new(text))?;
+            }
+        } else if !record.had_driver_file && there.bytes == with_ours(record, b"") {
+            steps.remove(&file)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what an interrupted change was still writing.
+fn remove_drafts(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
+    steps.remove(&draft_beside(&system.at(&record.plugin)))?;
+    if record.driver_file.is_some() {
+        steps.remove(&driver_draft(system))?;
+    }
+    for name in [COPY, NEXT, SAVED, RECORD] {
+        steps.remove(&draft_beside(&Record::file(system, name)))?;
+    }
+    Ok(())
+}
+
+/// Removes what the installation keeps for itself; the record last.
+fn remove_own(system: &System, steps: &mut Steps) -> Result<()> {
+    for name in [COPY, NEXT, SAVED] {
+        let file = Record::file(system, name);
+        steps.remove(&draft_beside(&file))?;
+        steps.remove(&file)?;
+    }
+    let record = Record::file(system, RECORD);
+    steps.remove(&draft_beside(&record))?;
+    steps.remove(&record)?;
+    steps.remove_empty_folder(&system.at(&system.own))
+}
+
+/// Whether a file is our plugin, of this installation or of the one that it renews.
+fn is_ours(system: &System, file: &Path) -> Result<bool> {
+    for name in [COPY, NEXT] {
+        let copy = Record::file(system, name);
+        if is_there(&copy) && is_equal(file, &copy)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether two files have the same bytes.
+fn is_equal(one: &Path, other: &Path) -> Result<bool> {
+    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    Ok(read(one)? == read(other)?)
+}
+
+/// Whether two names are those of one file.
+fn is_same(one: &Path, other: &Path) -> Result<bool> {
+    let properties = |path: &Path| path.symlink_metadata().with_context(|| path.display().to_string());
+    let (one, other) = (properties(one)?, properties(other)?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+}

@@ -1,0 +1,422 @@
+//! Installations on folders that look like systems: whole, interrupted at every point, refused.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::changes;
+use super::steps::{Killed, Steps};
+use super::system::System;
+use crate::layout::triplet;
+
+const OURS: &[u8] = b"our plugin";
+const NEWER: &[u8] = b"our plugin, a newer one";
+const THEIRS: &str = "the distribution's plugin";
+
+/// A folder like a system's root; it goes with this value.
+struct Root {
+    folder: PathBuf,
+    libraries: &'static str,
+}
+
+/// What the system has.
+#[derive(Clone, Copy, Debug)]
+struct Has {
+    dpkg: bool,
+    plugin: bool,
+    driver_file: bool,
+}
+
+const SYSTEMS: [Has; 6] = [
+    Has { dpkg: true, plugin: true, driver_file: true },
+    Has { dpkg: true, plugin: false, driver_file: true },
+    Has { dpkg: true, plugin: false, driver_file: false },
+    Has { dpkg: false, plugin: true, driver_file: true },
+    Has { dpkg: false, plugin: true, driver_file: false },
+    Has { dpkg: false, plugin: false, driver_file: false },
+];
+
+impl Root {
+    fn new(name: &str, has: Has) -> Root {
+        let folder = std::env::temp_dir().join(format!("irdma-install-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let libraries = if has.dpkg { "usr/lib/multiarch" } else { "usr/lib64" };
+        let root = Root { folder, libraries };
+        fs::create_dir_all(root.folder.join("etc")).unwrap();
+        root.put_library("1.14.44.0", 34);
+        if has.plugin {
+            root.put(&root.plugin(), THEIRS);
+        } else {
+            fs::remove_dir_all(root.plugin().parent().unwrap()).ok();
+        }
+        if has.driver_file {
+            // Without an end of the last line.
+            root.put(Path::new("etc/libibverbs.d/irdma.driver"), "# comment\ndriver irdma");
+            root.put(Path::new("etc/libibverbs.d/mlx5.driver"), "driver mlx5\n");
+        }
+        if has.dpkg {
+            root.put(Path::new("var/lib/dpkg/status"), "");
+            root.put(Path::new("var/lib/dpkg/diversions"), "/a\n/a.other\nsomebody\n");
+            fs::create_dir_all(root.folder.join("var/lib/dpkg/info")).unwrap();
+            fs::create_dir_all(root.folder.join("var/lib/dpkg/updates")).unwrap();
+        }
+        root
+    }
+
+    /// libibverbs, as far as it is looked at. Multiarch as on this machine.
+    fn put_library(&self, version: &str, pabi: u32) {
+        let libraries = self.libraries();
+        let text =
+            format!("ELF\0/etc/libibverbs.d\0/{}/libibverbs/lib%s-rdmav{pabi}.so\0", libraries.display());
+        let file = libraries.join(format!("libibverbs.so.{version}"));
+        self.put(&file, &text);
+        let link = self.folder.join(libraries).join("libibverbs.so.1");
+        let _ = fs::remove_file(&link);
+        symlink(file.file_name().unwrap(), link).unwrap();
+    }
+
+    fn libraries(&self) -> PathBuf {
+        self.libraries.replace("multiarch", &triplet()).into()
+    }
+
+    fn plugin(&self) -> PathBuf {
+        self.libraries().join("libibverbs/libirdma-rdmav34.so")
+    }
+
+    fn put(&self, path: &Path, text: &str) {
+        let file = self.folder.join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    }
+
+    fn system(&self) -> System {
+        System::find(&self.folder, None).unwrap()
+    }
+
+    fn install(&self, steps: &mut Steps) -> Result<()> {
+        self.install_this(OURS, steps)
+    }
+
+    fn install_this(&self, plugin: &[u8], steps: &mut Steps) -> Result<()> {
+        changes::install(&self.system(), plugin, steps, |file| {
+            if fs::read(file)? != plugin {
+                bail!("{} is not the plugin", file.display());
+            }
+            Ok(())
+        })
+        .map(|_| ())
+    }
+
+    fn uninstall(&self, steps: &mut Steps) -> Result<bool> {
+        changes::uninstall(&self.system(), steps)
+    }
+
+    /// Every file, folder and link: what it is, what is in it, its mode, and when a file was changed.
+    fn look(&self) -> BTreeMap<PathBuf, String> {
+        let mut found = BTreeMap::new();
+        let mut waiting = vec![self.folder.clone()];
+        while let Some(folder) = waiting.pop() {
+            for entry in fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                let properties = path.symlink_metadata().unwrap();
+                let what = if properties.is_dir() {
+                    waiting.push(path.clone());
+                    format!("folder {:o}", properties.mode())
+                } else if properties.is_symlink() {
+                    format!("link to {}", fs::read_link(&path).unwrap().display())
+                } else {
+                    let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+                    format!("file {:o} of {}: {text}", properties.mode(), properties.mtime_nsec())
+                };
+                let path = path.strip_prefix(&self.folder).unwrap().to_owned();
+                // dpkg writes the list of diversions anew, and keeps a copy.
+                match path.to_str().unwrap() {
+                    "var/lib/dpkg/diversions-old" => {}
+                    "var/lib/dpkg/diversions" => {
+                        let (_, text) = what.split_once(": ").unwrap();
+                        found.insert(path, text.to_owned());
+                    }
+                    _ => {
+                        found.insert(path, what);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// As [`Root::look`], without the times of files that are written anew.
+    fn look_at_content(&self) -> BTreeMap<PathBuf, String> {
+        let without_time = |what: String| match what.split_once(" of ") {
+            Some((kind, rest)) => format!("{kind}{}", rest.split_once(':').unwrap().1),
+            None => what,
+        };
+        self.look().into_iter().map(|(path, what)| (path, without_time(what))).collect()
+    }
+
+    /// What holds at every moment: libibverbs finds whole files only, and a plugin if it ever did.
+    fn is_usable(&self, has: Has) {
+        match fs::read(self.folder.join(self.plugin())) {
+            Ok(bytes) => assert!(bytes == OURS || bytes == THEIRS.as_bytes(), "half a plugin"),
+            Err(_) => assert!(!has.plugin, "no plugin"),
+        }
+        let own = self.folder.join(self.libraries()).join("irdma-provider");
+        for (file, text) in self.system().driver_files().unwrap() {
+            assert_eq!(file, Path::new("/etc/libibverbs.d/irdma.driver"));
+            let last = text.lines().last().unwrap();
+            let is_ours = last.contains("irdma-provider/libirdma");
+            assert!(!is_ours || own.join("libirdma-rdmav34.so").exists(), "{last} leads nowhere");
+            assert!(is_ours || last == "driver irdma", "{last}");
+        }
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn is_killed(result: &Result<()>) -> bool {
+    result.as_ref().is_err_and(|error| error.is::<Killed>())
+}
+
+#[test]
+fn an_installation_is_undone_byte_for_byte() {
+    for has in SYSTEMS {
+        let root = Root::new("whole", has);
+        let before = root.look();
+        root.install(&mut Steps::all()).unwrap();
+        root.is_usable(has);
+        let installed = root.look();
+        assert_ne!(before, installed);
+        // A second one changes nothing that can be seen.
+        let content = root.look_at_content();
+        root.install(&mut Steps::all()).unwrap();
+        assert_eq!(root.look_at_content(), content, "{has:?}");
+        assert!(root.uninstall(&mut Steps::all()).unwrap());
+        assert_eq!(root.look(), before, "{has:?}");
+        assert!(!root.uninstall(&mut Steps::all()).unwrap());
+        assert_eq!(root.look(), before, "{has:?}");
+    }
+}
+
+#[test]
+fn an_installation_that_was_killed_is_repaired_by_a_second_one_and_undone() {
+    for has in SYSTEMS {
+        let root = Root::new("killed", has);
+        let before = root.look();
+        root.install(&mut Steps::all()).unwrap();
+        let whole = root.look_at_content();
+        root.uninstall(&mut Steps::all()).unwrap();
+        let mut points = 0;
+        loop {
+            let result = root.install(&mut Steps::first(points));
+            if !is_killed(&result) {
+                result.unwrap();
+                root.uninstall(&mut Steps::all()).unwrap();
+                break;
+            }
+            root.is_usable(has);
+            root.install(&mut Steps::all()).unwrap();
+            assert_eq!(root.look_at_content(), whole, "{has:?}, killed at {points}");
+            root.uninstall(&mut Steps::all()).unwrap();
+            assert_eq!(root.look(), before, "{has:?}, killed at {points}");
+            assert!(is_killed(&root.install(&mut Steps::first(points))));
+            root.uninstall(&mut Steps::all()).unwrap();
+            assert_eq!(root.look(), before, "{has:?}, killed at {points} and undone");
+            points += 1;
+        }
+        assert!(points >= 6, "{points} points only");
+    }
+}
+
+#[test]
+fn undoing_that_was_killed_is_repaired_by_a_second_one() {
+    for has in SYSTEMS {
+        let root = Root::new("undoing", has);
+        let before = root.look();
+        let mut points = 0;
+        loop {
+            root.install(&mut Steps::all()).unwrap();
+            let whole = root.look_at_content();
+            let result = root.uninstall(&mut Steps::first(points)).map(|_| ());
+            if !is_killed(&result) {
+                result.unwrap();
+                break;
+            }
+            root.is_usable(has);
+            root.uninstall(&mut Steps::all()).unwrap();
+            assert_eq!(root.look(), before, "{has:?}, killed at {points}");
+            root.install(&mut Steps::all()).unwrap();
+            assert!(is_killed(&root.uninstall(&mut Steps::first(points)).map(|_| ())));
+            root.install(&mut Steps::all()).unwrap();
+            assert_eq!(root.look_at_content(), whole, "{has:?}, killed at {points} and installed again");
+            root.uninstall(&mut Steps::all()).unwrap();
+            points += 1;
+        }
+        assert!(points >= 4, "{points} points only");
+        assert_eq!(root.look(), before, "{has:?}");
+    }
+}
+
+#[test]
+fn a_newer_plugin_takes_the_place_of_an_older_one() {
+    for has in SYSTEMS {
+        let root = Root::new("newer", has);
+        let before = root.look();
+        let mut points = 0;
+        loop {
+            root.install(&mut Steps::all()).unwrap();
+            let result = root.install_this(NEWER, &mut Steps::first(points));
+            if !is_killed(&result) {
+                result.unwrap();
+                break;
+            }
+            // Back to the older one, then undone.
+            root.install(&mut Steps::all()).unwrap();
+            assert!(is_killed(&root.install_this(NEWER, &mut Steps::first(points))));
+            root.uninstall(&mut Steps::all()).unwrap();
+            assert_eq!(root.look(), before, "{has:?}, killed at {points}");
+            points += 1;
+        }
+        root.uninstall(&mut Steps::all()).unwrap();
+        assert_eq!(root.look(), before, "{has:?}");
+    }
+}
+
+#[test]
+fn an_upgrade_of_the_distributions_plugin_is_kept() {
+    let root = Root::new("upgrade", SYSTEMS[0]);
+    root.install(&mut Steps::all()).unwrap();
+    // As dpkg does it for a diverted file.
+    let kept = root.plugin().with_extension("so.distrib");
+    root.put(&kept, "the distribution's newer plugin");
+    root.install(&mut Steps::all()).unwrap();
+    assert_eq!(fs::read(root.folder.join(root.plugin())).unwrap(), OURS);
+    root.uninstall(&mut Steps::all()).unwrap();
+    let text = fs::read_to_string(root.folder.join(root.plugin())).unwrap();
+    assert_eq!(text, "the distribution's newer plugin");
+    assert!(!root.folder.join(kept).exists());
+}
+
+#[test]
+fn another_release_of_libibverbs_gets_the_installation_moved() {
+    for has in SYSTEMS {
+        let root = Root::new("moved", has);
+        let before = root.look();
+        root.install(&mut Steps::all()).unwrap();
+        root.put_library("1.15.59.0", 59);
+        root.install(&mut Steps::all()).unwrap();
+        let bytes = |name: &str| fs::read(root.folder.join(root.libraries()).join(name)).ok();
+        let folder = if has.dpkg { "libibverbs" } else { "irdma-provider" };
+        assert_eq!(bytes(&format!("{folder}/libirdma-rdmav59.so")).as_deref(), Some(OURS), "{has:?}");
+        let theirs = has.plugin.then_some(THEIRS.as_bytes());
+        assert_eq!(bytes("libibverbs/libirdma-rdmav34.so").as_deref(), theirs, "{has:?}");
+        root.uninstall(&mut Steps::all()).unwrap();
+        fs::remove_file(root.folder.join(root.libraries()).join("libibverbs.so.1.15.59.0")).unwrap();
+        let after = root.look();
+        let left: Vec<_> = before.keys().filter(|path| !after.contains_key(*path)).collect();
+        assert!(left.is_empty() && after.len() == before.len(), "{has:?}: {left:?}");
+    }
+}
+
+#[test]
+fn a_plugin_that_does_not_load_leaves_nothing() {
+    for has in SYSTEMS {
+        let root = Root::new("broken", has);
+        let before = root.look();
+        let result = changes::install(&root.system(), OURS, &mut Steps::all(), |_| bail!("it does not load"));
+        assert!(format!("{:#}", result.unwrap_err()).contains("everything is as before"));
+        assert_eq!(root.look(), before, "{has:?}");
+    }
+}
+
+/// A change to a system, and a word of the reason for which nothing is installed there then.
+type Obstacle = (fn(&Root), &'static str);
+
+#[test]
+fn what_is_in_the_way_is_refused_and_left_alone() {
+    let with_dpkg: &[Obstacle] = &[
+        (|root| root.put(Path::new("etc/libibverbs.d/other"), "driver /opt/libirdma\n"), "remove one"),
+        (|root| root.put(&root.plugin().with_extension("so.distrib"), "x"), "in the way"),
+        (|root| root.divert("somebody"), "by the package somebody"),
+        (|root| root.divert(":"), "by somebody"),
+        (|root| root.put(Path::new("etc/libibverbs.d/irdma.driver"), "# driver irdma\n"), "turned it off"),
+        (|root| root.put(Path::new("etc/libibverbs.d/irdma.driver"), "driver /x/irdma\n"), "by its path"),
+        (|root| root.put(&root.plugin(), "our plugin"), "already"),
+        (
+            |root| {
+                let plugin = root.folder.join(root.plugin());
+                fs::remove_file(&plugin).unwrap();
+                symlink("/dev/null", plugin).unwrap();
+            },
+            "not a plain file",
+        ),
+    ];
+    for (number, (obstacle, word)) in with_dpkg.iter().enumerate() {
+        let root = Root::new(&format!("refused-{number}"), SYSTEMS[0]);
+        obstacle(&root);
+        let before = root.look();
+        let reason = format!("{:#}", root.install(&mut Steps::all()).unwrap_err());
+        assert!(reason.contains(word), "{reason}");
+        assert_eq!(root.look(), before, "{reason}");
+        assert!(!root.uninstall(&mut Steps::all()).unwrap());
+        assert_eq!(root.look(), before, "{reason}");
+    }
+}
+
+impl Root {
+    /// A diversion of the plugin: `:` is dpkg's mark of an administrator's.
+    fn divert(&self, owner: &str) {
+        let plugin = self.plugin();
+        let text = format!("/{0}\n/{0}.elsewhere\n{owner}\n", plugin.display());
+        self.put(Path::new("var/lib/dpkg/diversions"), &text);
+    }
+}
+
+#[test]
+fn a_libibverbs_that_is_not_known_is_refused() {
+    let root = Root::new("release", SYSTEMS[0]);
+    let reason = |version, pabi| {
+        root.put_library(version, pabi);
+        format!("{:#}", System::find(&root.folder, None).unwrap_err())
+    };
+    assert!(reason("1.14.36.0", 34).contains("not supported"));
+    assert!(reason("1.14.99.0", 99).contains("not supported"));
+    assert!(reason("1.14.44.0", 57).contains("looks for plugins of layout 57"));
+    assert!(reason("1.14", 34).contains("does not name its version"));
+    fs::remove_file(root.folder.join(root.libraries()).join("libibverbs.so.1")).unwrap();
+    let missing = format!("{:#}", System::find(&root.folder, None).unwrap_err());
+    assert!(missing.contains("no libibverbs.so.1"), "{missing}");
+}
+
+#[test]
+fn what_somebody_changed_since_is_not_lost() {
+    // Of the driver file, their lines stay and ours goes.
+    let root = Root::new("edited", SYSTEMS[3]);
+    root.install(&mut Steps::all()).unwrap();
+    let file = root.folder.join("etc/libibverbs.d/irdma.driver");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("# theirs\n{text}")).unwrap();
+    root.uninstall(&mut Steps::all()).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "# theirs\n# comment\ndriver irdma\n");
+
+    // A plugin of a third kind is left, and so is the distribution's.
+    let root = Root::new("third", SYSTEMS[0]);
+    root.install(&mut Steps::all()).unwrap();
+    root.put(&root.plugin(), "a third plugin");
+    let before = root.look_at_content();
+    for reason in
+        [root.install(&mut Steps::all()).unwrap_err(), root.uninstall(&mut Steps::all()).unwrap_err()]
+    {
+        assert!(format!("{reason:#}").contains("changed by somebody"), "{reason:#}");
+    }
+    let kept = root.plugin().with_extension("so.distrib");
+    assert_eq!(root.look_at_content().get(&root.plugin()), before.get(&root.plugin()));
+    assert_eq!(root.look_at_content().get(&kept), before.get(&kept));
+}
