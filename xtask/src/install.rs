@@ -58,7 +58,8 @@ pub fn install(options: &Options) -> Result<ExitCode> {
             plugin::of_layout(system.layout)?.library
         }
     };
-    put(&system, &plugin)?;
+    let path = put(&system, &plugin)?;
+    println!("installed {}", system.at(&path).display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,7 +75,6 @@ fn put(system: &System, plugin: &Path) -> Result<PathBuf> {
     let bytes = fs::read(plugin).with_context(|| plugin.display().to_string())?;
     let _lock = lock(system)?;
     let record = changes::install(system, &bytes, &mut Steps::all(), |file| check_by_loading(system, file))?;
-    println!("installed {}", system.at(&record.plugin).display());
     Ok(record.plugin)
 }
 

@@ -1,4 +1,4 @@
-//! The project's commands: `cargo xtask demo`, `build`, `install`, `uninstall`, `test`, `pyverbs`, `bench`, `differential`,
+//! The project's commands: `cargo xtask demo`, `build`, `install`, `uninstall`, `package`, `test`, `pyverbs`, `bench`, `differential`,
 //! `vm`, `sim`.
 
 mod apt;
@@ -10,6 +10,7 @@ mod inspect;
 mod install;
 mod layout;
 mod newest;
+mod package;
 mod packages;
 mod plugin;
 mod process;
@@ -46,6 +47,8 @@ enum Task {
     Install(install::Options),
     /// Undo what install has done
     Uninstall(install::Place),
+    /// Build the plugin as a Debian package
+    Package(plugin::Options),
     /// Install what is missing and run all tests
     Test(test::Options),
     /// Run rdma-core's own Python tests on the software device
@@ -82,6 +85,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Build(options) => plugin::run(&options),
         Task::Install(options) => install::install(&options),
         Task::Uninstall(place) => install::uninstall(&place),
+        Task::Package(options) => package::run(&options),
         Task::Test(options) => test::run(options),
         Task::Pyverbs(options) => pyverbs::run(options),
         Task::Bench(options) => bench::run(options),

@@ -40,7 +40,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 impl Options {
     /// Builds for what was asked for.
-    fn build(&self) -> Result<Plugin> {
+    pub fn build(&self) -> Result<Plugin> {
         let wanted = self.layout.map(of_number).transpose()?;
         match (wanted, &self.root) {
             (None, root) => build(root.as_deref()),

@@ -20,7 +20,7 @@ const PROGRAMS: &[&str] =
     &["coreutils", "dash", "ibverbs-providers", "iproute2", "python3", "python3-pyverbs"];
 
 /// Packages with programs that show the plugin at work on another release.
-const TOOLS: &[&str] = &["coreutils", "dash", "ibverbs-providers", "ibverbs-utils", "perftest"];
+const TOOLS: &[&str] = &["coreutils", "dash", "dpkg", "ibverbs-providers", "ibverbs-utils", "perftest"];
 
 /// Holds one unpacked rdma-core source tree per suite, named like the suite.
 pub fn sources_folder() -> PathBuf {

@@ -13,11 +13,12 @@ use super::programs::rows;
 use super::session::{Session, Verdict};
 use crate::layout::Layout;
 use crate::newest::IN_ROOT;
+use crate::plugin::{self, Plugin};
 use crate::process::{self, Finished, Running};
 use crate::sim::{Device, Provider, Simulator};
 use crate::suites::{self, SUITES};
 use crate::workspace::read;
-use crate::{install, plugin};
+use crate::{install, package};
 
 /// Longest time one program may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -81,6 +82,9 @@ pub fn check(session: &mut Session) {
         }
         in_place("installed in the place of the distribution's", &|place, simulator, folder| {
             place.installs(simulator, folder)
+        });
+        in_place("packed, and installed by dpkg", &|place, simulator, folder| {
+            place.packages(simulator, folder)
         });
         in_place("the plugin of another layout is refused", &|place, simulator, folder| {
             place.refuses(simulator, folder)
@@ -159,20 +163,29 @@ impl Place {
         Ok(())
     }
 
-    /// Installed, the plugin is what programs load that ask for the distribution's; uninstalled, the
-    /// distribution's is what it was.
-    fn installs(&self, simulator: &Simulator, folder: &Path) -> Result<()> {
+    /// In the place of the distribution's, the plugin is what programs load that ask for that;
+    /// afterwards, the distribution's is what it was. `put` gets the root and says where the plugin is.
+    fn replaces(
+        &self,
+        simulator: &Simulator,
+        folder: &Path,
+        put: impl FnOnce(&Path) -> Result<PathBuf>,
+        take: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<()> {
         // Of links: nothing in it is written to.
         let root = folder.join("root");
         read(Command::new("cp").arg("-al").arg(&self.root).arg(&root))?;
-        for folder in ["bin", "lib", "lib64"].iter().filter(|folder| !root.join(folder).exists()) {
+        for folder in ["bin", "lib", "lib64", "sbin"].iter().filter(|folder| !root.join(folder).exists()) {
             symlink(Path::new("usr").join(folder), root.join(folder))?;
         }
         let dpkg = root.join("var/lib/dpkg");
-        fs::create_dir_all(dpkg.join("info"))?;
+        for folder in ["info", "updates", "triggers"] {
+            fs::create_dir_all(dpkg.join(folder))?;
+        }
         fs::write(dpkg.join("status"), "")?;
+        fs::write(dpkg.join("available"), "")?;
 
-        let path = install::into(&root, &self.plugin)?;
+        let path = put(&root)?;
         let file = root.join(path.strip_prefix("/")?);
         let distributions = self.root.join(path.strip_prefix("/")?);
         ensure!(fs::read(&file)? == fs::read(&self.plugin)?, "{} is not the plugin", file.display());
@@ -185,11 +198,51 @@ impl Place {
         let works = finished.succeeded() && finished.output.contains("PORT_ACTIVE");
         ensure!(loaded && works, "{}", finished.explain());
 
-        ensure!(install::out_of(&root)?, "nothing was installed");
+        take(&root)?;
         ensure!(fs::read(&file)? == fs::read(&distributions)?, "{} is not as before", file.display());
-        ensure!(fs::read_to_string(dpkg.join("diversions"))?.is_empty(), "a diversion is left");
+        let left = fs::read_to_string(dpkg.join("diversions"))?;
+        ensure!(left.is_empty(), "a diversion is left: {left}");
         fs::remove_dir_all(&root)?;
         Ok(())
+    }
+
+    /// By our own command.
+    fn installs(&self, simulator: &Simulator, folder: &Path) -> Result<()> {
+        let take = |root: &Path| {
+            ensure!(install::out_of(root)?, "nothing was installed");
+            Ok(())
+        };
+        self.replaces(simulator, folder, |root| install::into(root, &self.plugin), take)
+    }
+
+    /// By a package; a second build of it has the same bytes.
+    fn packages(&self, simulator: &Simulator, folder: &Path) -> Result<()> {
+        let plugin =
+            Plugin { layout: self.layout, library: self.plugin.clone(), unstripped: self.plugin.clone() };
+        let package = folder.join("package.deb");
+        fs::copy(package::build(&plugin)?, &package)?;
+        ensure!(fs::read(package::build(&plugin)?)? == fs::read(&package)?, "a second build has other bytes");
+        let dpkg = |root: &Path, words: &[&str]| {
+            let mut command = Command::new("dpkg");
+            // The root's programs were unpacked, not installed: it knows no other package.
+            command.arg(format!("--root={}", root.display())).args(["--force-depends"]).args(words);
+            read(&mut command)
+        };
+        let path = package.to_string_lossy();
+        let put = |root: &Path| {
+            dpkg(root, &["--install", &path])?;
+            let files = dpkg(root, &["--listfiles", package::NAME])?;
+            let file =
+                files.lines().find(|line| line.ends_with(".so")).context("no plugin in the package")?;
+            Ok(PathBuf::from(file))
+        };
+        let take = |root: &Path| {
+            // As in an upgrade of the package, and then for good.
+            dpkg(root, &["--install", &path])?;
+            dpkg(root, &["--remove", package::NAME])?;
+            dpkg(root, &["--purge", package::NAME]).map(|_| ())
+        };
+        self.replaces(simulator, folder, put, take)
     }
 
     /// A plugin for another release under the name of this one's: libibverbs names it and the
