@@ -55,7 +55,10 @@ impl<P: Platform> Engine<P> {
         let Some(peer) = self.peer(sender.qp) else { return Outcome::NoAnswer };
         let length = payload.length();
         match self.accept_send(peer, &source, length, tail) {
-            Ok(()) => Outcome::Done(length),
+            Ok(()) => {
+                self.count(peer.function, |counters| counters.sends_in += 1);
+                Outcome::Done(length)
+            }
             Err(refusal) => refusal.into(),
         }
     }
@@ -74,7 +77,10 @@ impl<P: Platform> Engine<P> {
         let Some(peer) = self.peer(sender.qp) else { return Outcome::NoAnswer };
         let length = payload.length();
         match self.accept_write(peer, &source, length, remote, tail) {
-            Ok(()) => Outcome::Done(length),
+            Ok(()) => {
+                self.count(peer.function, |counters| counters.writes_in += 1);
+                Outcome::Done(length)
+            }
             Err(refusal) => refusal.into(),
         }
     }
@@ -95,7 +101,10 @@ impl<P: Platform> Engine<P> {
             Err(refusal) => return refusal.into(),
         };
         match self.transfer(&from, &target) {
-            Ok(()) => Outcome::Done(length),
+            Ok(()) => {
+                self.count(peer.function, |counters| counters.reads_in += 1);
+                Outcome::Done(length)
+            }
             Err(CopyFault::Source) => self.refuse_access(peer, Arrival::Read, MEMORY_GONE).into(),
             Err(CopyFault::Destination) => Outcome::Failed(MEMORY_GONE),
         }
@@ -134,6 +143,7 @@ impl<P: Platform> Engine<P> {
         if read.and_then(|()| self.scatter(&new, &place)).is_err() {
             return self.refuse_access(peer, Arrival::Atomic, MEMORY_GONE).into();
         }
+        self.count(peer.function, |counters| counters.atomics_in += 1);
         match self.scatter(&bytes, &target) {
             Ok(()) => Outcome::Done(length),
             Err(_) => Outcome::Failed(MEMORY_GONE),

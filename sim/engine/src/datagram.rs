@@ -100,6 +100,7 @@ impl<P: Platform> Engine<P> {
             self.receive_failed(qp, &receive, MEMORY_GONE);
             return;
         }
+        self.count(qp.function, |counters| counters.sends_in += 1);
         // A completion that cannot be written has failed the queue pair; the sender does not care.
         let _ = self.finish_receive(qp, &receive, datagram.completion);
     }

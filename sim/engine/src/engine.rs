@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::counters::Counters;
 use crate::cq::Cq;
 use crate::mr::Protected;
 use crate::platform::Platform;
@@ -27,6 +28,7 @@ pub(crate) struct Buffer(pub(crate) [u8; BUFFER_BYTES]);
 pub(crate) struct Function {
     pub(crate) gids: Vec<Gid>,
     pub(crate) mac: Option<Mac>,
+    pub(crate) counters: Counters,
 }
 
 /// The device. Everything happens within a call: there are no threads, and what must
@@ -93,7 +95,7 @@ impl<P: Platform> Engine<P> {
 
     /// Adds a function that answers to `gids` on the fabric.
     pub fn add_function(&mut self, gids: Vec<Gid>) -> FunctionId {
-        self.functions.push(Function { gids, mac: None });
+        self.functions.push(Function { gids, mac: None, counters: Counters::default() });
         (self.functions.len() - 1) as FunctionId
     }
 
@@ -137,6 +139,7 @@ impl<P: Platform> Engine<P> {
         self.protected.clear(function);
         self.address_handles.clear(function);
         self.pds.clear(function);
+        self.count(function, |counters| *counters = Counters::default());
         self.multicast.retain(|_, members| {
             members.retain(|member| member.function != function);
             !members.is_empty()

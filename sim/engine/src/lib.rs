@@ -8,6 +8,7 @@
 mod ah;
 mod arm;
 mod connected;
+pub mod counters;
 mod cq;
 mod cqe;
 mod datagram;

@@ -267,7 +267,11 @@ impl<P: Platform> Engine<P> {
 
     fn receive_or_wait(&mut self, qp: QpId) -> Result<Receive, Refusal> {
         let timer = self.qps.get(qp).map(|owner| owner.attributes.min_rnr_timer).unwrap_or_default();
-        self.next_receive(qp)?.ok_or(Refusal::NotReady(timer))
+        let receive = self.next_receive(qp)?;
+        if receive.is_none() {
+            self.count(qp.function, |counters| counters.not_ready_out += 1);
+        }
+        receive.ok_or(Refusal::NotReady(timer))
     }
 
     /// Reports the first message that reaches a queue pair not yet ready to send: the peer

@@ -181,6 +181,7 @@ impl<P: Platform> Engine<P> {
     /// Retires a WQE that was executed; false if its queue pair is out of service now.
     fn finish(&mut self, sender: &Sender, wqe: &SendWqe, index: u32, length: u64) -> bool {
         self.stop_waiting(sender.qp);
+        self.count_done(sender.qp.function, &wqe.operation);
         let Some(target) = self.qps.get_mut(sender.qp) else { return false };
         // A queue pair connected to itself may have failed as the receiver.
         if target.state == QpState::Error {
@@ -228,6 +229,7 @@ impl<P: Platform> Engine<P> {
     }
 
     fn receiver_not_ready(&mut self, qp: QpId, index: u32, timer: Duration) {
+        self.count(qp.function, |counters| counters.not_ready_in += 1);
         let Some(target) = self.qps.get_mut(qp) else { return };
         if target.attributes.rnr_retry < RNR_FOR_EVER {
             let left = target.rnr_retries_left.unwrap_or(target.attributes.rnr_retry);
@@ -253,7 +255,12 @@ impl<P: Platform> Engine<P> {
             self.wait(qp, WaitReason::NoAnswer, None);
             return;
         }
-        match target.retries_left {
+        let tries_left = target.retries_left;
+        if tries_left.is_some() {
+            self.count(qp.function, |counters| counters.timeouts += 1);
+        }
+        let Some(target) = self.qps.get_mut(qp) else { return };
+        match tries_left {
             None => target.retries_left = Some(target.attributes.retry_count),
             Some(0) => {
                 self.fail_qp(qp, code::TOO_MANY_RETRIES, Source::SendQueue, Some(index));

@@ -2,7 +2,7 @@
 
 mod bed;
 
-use bed::work::{SEND, WRITE, Work};
+use bed::work::{READ, SEND, WRITE, Work};
 use bed::{Bed, FULL, Shape, gid};
 use irdma_engine::event::{Source, code};
 use irdma_engine::spec::*;
@@ -95,6 +95,29 @@ fn a_next_hop_decides_where_a_message_goes() {
     bed.engine.modify_qp(left.qp.id, &change).expect("known");
     bed.send(&mut left, &Work::new(SEND, &[from.sge(0, 8)]));
     assert_eq!(bed.poll(&mut left), None, "nobody has that address");
+}
+
+#[test]
+fn each_function_counts_its_messages() {
+    let mut bed = Bed::new(Generation::Gen3);
+    let (mut left, mut right) = bed.pair();
+    let (from, to) = (bed.region(64), bed.region(64));
+    bed.send(&mut left, &Work::new(SEND, &[from.sge(0, 8)]));
+    bed.receive(&mut right, &[to.sge(0, 64)]);
+    bed.pass(bed::RNR_TIMER);
+    bed.send(&mut left, &Work::new(WRITE, &[from.sge(0, 8)]).remote(to.address, to.key));
+    bed.send(&mut left, &Work::new(READ, &[from.sge(0, 8)]).remote(to.address, to.key));
+    let near = bed.engine.counters(0);
+    assert_eq!((near.sends_out, near.writes_out, near.reads_out, near.not_ready_in), (1, 1, 1, 1));
+    assert_eq!((near.sends_in, near.writes_in, near.reads_in, near.timeouts), (0, 0, 0, 0));
+    let far = bed.engine.counters(1);
+    assert_eq!((far.sends_in, far.writes_in, far.reads_in, far.not_ready_out), (1, 1, 1, 1));
+    bed.engine.destroy_qp(right.qp.id).expect("gone");
+    bed.send(&mut left, &Work::new(SEND, &[from.sge(0, 8)]));
+    bed.pass(bed::TIMEOUT);
+    assert_eq!(bed.engine.counters(0).timeouts, 1);
+    bed.engine.reset_function(0);
+    assert_eq!(bed.engine.counters(0), bed.engine.counters(77), "nothing");
 }
 
 #[test]
