@@ -15,7 +15,7 @@ use irdma_vm_agent::{End, Report, Request};
 use crate::process::Running;
 
 /// Longest time from QEMU's start until the agent is ready, on a machine that has much else to do.
-const BOOT_LIMIT: Duration = Duration::from_secs(300);
+const BOOT_LIMIT: Duration = Duration::from_secs(900);
 
 /// How long the agent may take beyond a command's limit to say that it ended.
 const GRACE: Duration = Duration::from_secs(30);

@@ -73,7 +73,7 @@ impl Machine<'_> {
         // A guest that oopses ends, and with it the run. Emulated timers may be late when the kernel checks them,
         // and processors that have to wait for the host are not stalled. What the kernel does not know is for `start`.
         let mut line =
-            "console=ttyS0 quiet panic=-1 oops=panic no_timer_check rcupdate.rcu_cpu_stall_timeout=60"
+            "console=ttyS0 quiet panic=-1 oops=panic no_timer_check mitigations=off rcupdate.rcu_cpu_stall_timeout=60"
                 .to_owned();
         line += &format!(" vm_guest={} vm_generation={}", self.number, self.generation);
         if self.has_lan {
