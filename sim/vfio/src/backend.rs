@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use irdma_engine::spec::{FunctionId, Generation};
@@ -25,12 +26,14 @@ pub struct Shared {
     machine: Mutex<Machine>,
     /// Something may be due earlier than before.
     pub changed: Condvar,
+    /// Functions that have a virtual machine at the moment.
+    present: AtomicUsize,
 }
 
 impl Shared {
     /// The NIC behind its lock.
     pub fn new(machine: Machine) -> Arc<Self> {
-        Arc::new(Self { machine: Mutex::new(machine), changed: Condvar::new() })
+        Arc::new(Self { machine: Mutex::new(machine), changed: Condvar::new(), present: AtomicUsize::new(0) })
     }
 
     /// The NIC, for this thread alone.
@@ -43,10 +46,32 @@ impl Shared {
 /// A function and the NIC that it belongs to.
 #[derive(Debug)]
 pub struct Backend {
-    /// Which function.
-    pub function: FunctionId,
-    /// The NIC.
-    pub shared: Arc<Shared>,
+    function: FunctionId,
+    shared: Arc<Shared>,
+    /// Its virtual machine has been heard of.
+    present: bool,
+}
+
+impl Backend {
+    /// For that function, which has no virtual machine yet.
+    pub fn new(function: FunctionId, shared: Arc<Shared>) -> Self {
+        Self { function, shared, present: false }
+    }
+
+    /// The virtual machine says something.
+    fn greet(&mut self) {
+        if !std::mem::replace(&mut self.present, true) {
+            self.shared.present.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The virtual machine has gone, and its function is as new; true if it was the last one.
+    pub fn leave(&mut self) -> bool {
+        self.greet();
+        self.shared.lock().disconnect(self.function);
+        self.present = false;
+        self.shared.present.fetch_sub(1, Ordering::SeqCst) == 1
+    }
 }
 
 /// The regions of a function.
@@ -89,6 +114,7 @@ pub fn interrupts() -> Vec<IrqInfo> {
 
 impl ServerBackend for Backend {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        self.greet();
         if data.len() > MOST_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -148,6 +174,7 @@ impl ServerBackend for Backend {
         size: u64,
         descriptor: Option<File>,
     ) -> io::Result<()> {
+        self.greet();
         // What has no descriptor is no memory (other devices' registers, ROMs).
         let Some(file) = descriptor else { return Ok(()) };
         let mut machine = self.shared.lock();

@@ -21,13 +21,13 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Why it ends.
 enum End {
-    /// The virtual machine of a function has gone, well or not.
-    Gone(Result<(), String>),
+    /// The virtual machine of a function has gone, well or not; and whether it was the last.
+    Gone(Result<(), String>, bool),
     /// A signal has come.
     Told,
 }
 
-/// Serves until all virtual machines have gone or a signal comes.
+/// Serves until all virtual machines that came have gone, or a signal comes.
 ///
 /// # Errors
 /// In one line: a socket that cannot be made, or a connection that failed.
@@ -41,8 +41,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     }
     for (function, listener) in (0..).zip(listeners) {
         let server = Server::from_owned_fd(listener, true, interrupts(), regions(options.generation));
-        let backend = Backend { function, shared: Arc::clone(&shared) };
-        start("function", sender.clone(), move || serve(&server, backend))?;
+        let backend = Backend::new(function, Arc::clone(&shared));
+        start("function", sender.clone(), move || serve(&server, function, backend))?;
     }
     start("signals", sender, wait_for_signal)?;
     let clock = Arc::clone(&shared);
@@ -53,7 +53,12 @@ pub fn run(options: &Options) -> Result<(), String> {
     let mut result = Ok(());
     for _ in &options.sockets {
         match ends.recv() {
-            Ok(End::Gone(end)) => result = result.and(end),
+            Ok(End::Gone(end, is_last)) => {
+                result = result.and(end);
+                if is_last {
+                    break;
+                }
+            }
             Ok(End::Told) | Err(_) => break,
         }
     }
@@ -68,11 +73,10 @@ fn listen(path: &Path) -> Result<OwnedFd, String> {
 }
 
 /// Serves one function until its virtual machine goes.
-fn serve(server: &Server, mut backend: Backend) -> End {
-    let function: FunctionId = backend.function;
+fn serve(server: &Server, function: FunctionId, mut backend: Backend) -> End {
     let result = server.run(&mut backend);
-    backend.shared.lock().disconnect(function);
-    End::Gone(result.map_err(|error| format!("function {function}: {error}")))
+    let is_last = backend.leave();
+    End::Gone(result.map_err(|error| format!("function {function}: {error}")), is_last)
 }
 
 /// Lets the engine do what is due, when it is due.

@@ -74,6 +74,9 @@ pub struct Vport {
     completions: BTreeMap<u32, CompletionRing>,
     receive: BTreeMap<u32, ReceiveQueue>,
     buffers: BTreeMap<u32, BufferQueue>,
+    /// What was last stored to the doorbells of buffer queues: the driver rings before it
+    /// configures.
+    buffer_tails: BTreeMap<u32, u32>,
     /// Interrupt vectors by kind and number of the queue.
     vectors: BTreeMap<(u32, u32), u32>,
     sent: Traffic,
@@ -119,7 +122,9 @@ impl Vport {
                     self.receive.insert(number, ReceiveQueue::new(address, length, buffers));
                 }
                 kind::RECEIVE_BUFFER => {
-                    self.buffers.insert(number, BufferQueue::new(address, length, size));
+                    let mut queue = BufferQueue::new(address, length, size);
+                    queue.set_tail(self.buffer_tails.get(&number).copied().unwrap_or(0));
+                    self.buffers.insert(number, queue);
                 }
                 _ => {}
             }
@@ -143,9 +148,11 @@ impl Vport {
         };
         if let Some(number) = queue(TX_DOORBELLS) {
             self.transmit(function, engine, number, value);
-        } else if let Some(buffers) = queue(BUFFER_DOORBELLS).and_then(|number| self.buffers.get_mut(&number))
-        {
-            buffers.set_tail(value);
+        } else if let Some(number) = queue(BUFFER_DOORBELLS) {
+            self.buffer_tails.insert(number, value);
+            if let Some(buffers) = self.buffers.get_mut(&number) {
+                buffers.set_tail(value);
+            }
         }
     }
 
@@ -219,5 +226,40 @@ impl Vport {
             put_at(&mut body, place, number.to_le_bytes());
         }
         body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use irdma_engine::spec::{DeviceConfig, Generation};
+
+    use super::*;
+
+    #[test]
+    fn buffers_announced_before_their_queue_is_configured_count() {
+        let config = DeviceConfig { generation: Generation::Gen3, port_mtu: 1024, seed: 1 };
+        let mut engine = Engine::new(config, crate::host::tests::host(0x1_0000));
+        let id = engine.add_function(Vec::new());
+        let mut function = Function::new(id, Generation::Gen3, [2; 6]);
+        let mut vport = Vport { enabled: true, ..Vport::default() };
+        vport.write(&mut function, &mut engine, BUFFER_DOORBELLS, 2);
+        let mut body = vec![0; RECEIVE_HEADER + 2 * RECEIVE_ENTRY];
+        put_at(&mut body, 4, 2_u16.to_le_bytes());
+        for (start, kind, address) in [
+            (RECEIVE_HEADER, kind::RECEIVE, 0x3000_u64),
+            (RECEIVE_HEADER + RECEIVE_ENTRY, kind::RECEIVE_BUFFER, 0x1000),
+        ] {
+            put_at(&mut body, start + 8, address.to_le_bytes());
+            put_at(&mut body, start + 16, kind.to_le_bytes());
+            put_at(&mut body, start + 28, 2048_u32.to_le_bytes());
+            put_at(&mut body, start + 36, 8_u16.to_le_bytes());
+        }
+        vport.configure_receive(&body);
+        for _ in 0..3 {
+            vport.receive(&mut function, &mut engine, &[0xff; 64]);
+        }
+        assert_eq!((vport.received.broadcast, vport.received.discarded), (2, 1));
+        let statistics = vport.statistics();
+        assert_eq!((u64_at(&statistics, 32), u64_at(&statistics, 40)), (2, 1));
     }
 }
