@@ -6,13 +6,9 @@ import mmap
 import os
 import struct
 
-import pyverbs.enums as e
-from ends import ACCESS, Ends, open_device
-from pyverbs.mr import MR, DmaBufMR
-from pyverbs.pd import PD
+from ends import ACCESS, completion, e, Ends, open_device
+from pyverbs.mr import DmaBufMR
 from pyverbs.wr import SGE, SendWR
-
-from ends import completion
 
 LENGTH = 1 << 16
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
@@ -30,7 +26,7 @@ with open_device() as context:
     region = DmaBufMR(ends.pd, LENGTH, ACCESS, dmabuf, offset=0)
     own = ends.regions[0]
     own.write("to a dmabuf", 11)
-    request = SendWR(1, e.IBV_WR_RDMA_WRITE, 1, sg=[SGE(own.buf, 11, own.lkey)], opcode=e.IBV_WR_RDMA_WRITE)
+    request = SendWR(1, e.IBV_WR_RDMA_WRITE, 1, sg=[SGE(own.buf, 11, own.lkey)])
     # Its addresses begin at the offset.
     request.set_wr_rdma(region.rkey, 4096)
     ends.left.post_send(request)

@@ -3,8 +3,9 @@
 import errno
 import os
 import time
+from types import SimpleNamespace
 
-import pyverbs.enums as e
+from pyverbs import libibverbs_enums
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
@@ -13,6 +14,15 @@ from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
+
+# All constants by their names in C; pyverbs has a class for each of C's types.
+e = SimpleNamespace(
+    **{
+        name: member
+        for kind in vars(libibverbs_enums).values()
+        for name, member in getattr(kind, "__members__", {}).items()
+    }
+)
 
 PORT = 1
 ACCESS = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ
@@ -77,7 +87,6 @@ class Ends:
         """`left` writes the beginning of its region to the other's."""
         own, other = self.regions
         request = SendWR(1, e.IBV_WR_RDMA_WRITE, 1, sg=[SGE(own.buf, length, own.lkey)])
-        request.opcode = e.IBV_WR_RDMA_WRITE
         request.set_wr_rdma(other.rkey, other.buf)
         self.left.post_send(request)
         found = completion(self.cq)

@@ -7,8 +7,7 @@ import os
 import sys
 import time
 
-import pyverbs.enums as e
-from ends import ACCESS, Ends, expect, open_device
+from ends import ACCESS, e, Ends, expect, open_device
 from pyverbs.cq import CQ
 from pyverbs.device import AsyncEvent
 from pyverbs.mr import MR

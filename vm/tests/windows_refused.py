@@ -3,8 +3,7 @@
 
 import errno
 
-import pyverbs.enums as e
-from ends import Ends, expect, open_device
+from ends import e, Ends, expect, open_device
 from pyverbs.mr import MW
 from pyverbs.pd import PD
 
