@@ -266,14 +266,40 @@ mod tests {
         assert!(is_different(&outcome(&program, &wc(0, "0xa5a5a5a5", "0x0"), &ours)));
     }
 
+    const RING: &str =
+        "ioctl name=reg_mr driver.reg_type=0x2 driver.cq_pages=0x1 out.handle=2 out.lkey=0x0 result=0\n";
+
+    #[test]
+    fn a_completion_may_only_be_lost_with_a_ring_that_is_given_back() {
+        let program = vec![Step::Poll { cq: 0, count: 1 }];
+        let ours = format!("{RING}step 0\npoll_cq result=1\nwc wr_id=1000 status=5 opcode=128\nstep end\n");
+        let c = |before: &str| format!("{RING}step 0\n{before}poll_cq result=0\nstep end\n");
+        let given_back = "ioctl name=dereg_mr 0=2 result=0\n";
+        assert!(matches!(outcome(&program, &ours, &c(given_back)), Outcome::Cut));
+        assert!(is_different(&outcome(&program, &ours, &c(""))));
+        assert!(is_different(&outcome(&program, &c(""), &ours)), "ours loses it");
+    }
+
+    #[test]
+    fn a_lap_may_only_begin_otherwise_in_the_last_slot() {
+        let program = vec![Step::Poll { cq: 0, count: 1 }];
+        let trace = |from: u32, to: u32| {
+            format!(
+                "ioctl name=create_cq 1.cqe=0x4 1001.cq_id=0x1 result=0\nshadow cq=1 word=0 value={from:#x}\n\
+                 step 0\npoll_cq result=0\nshadow cq=1 word=0 value={to:#x}\n"
+            )
+        };
+        assert!(matches!(outcome(&program, &trace(3, 0), &trace(3, 3)), Outcome::Cut));
+        assert!(is_different(&outcome(&program, &trace(2, 0), &trace(2, 3))));
+        assert!(is_different(&outcome(&program, &trace(3, 3), &trace(3, 0))));
+    }
+
     #[test]
     fn what_was_to_come_later_has_to_come() {
         let program = vec![Step::Poll { cq: 0, count: 1 }];
-        let ring =
-            "ioctl name=reg_mr driver.reg_type=0x2 driver.cq_pages=0x1 out.handle=2 out.lkey=0x0 result=0\n";
         let given_back = "ioctl name=dereg_mr 0=2 result=0\n";
-        let ours = format!("{ring}step 0\npoll_cq result=0\nstep end\n{given_back}");
-        let c = format!("{ring}step 0\n{given_back}poll_cq result=0\nstep end\n");
+        let ours = format!("{RING}step 0\npoll_cq result=0\nstep end\n{given_back}");
+        let c = format!("{RING}step 0\n{given_back}poll_cq result=0\nstep end\n");
         assert!(matches!(outcome(&program, &ours, &c), Outcome::Equal));
         let never = ours.replace(given_back, "");
         assert!(is_different(&outcome(&program, &never, &c)));

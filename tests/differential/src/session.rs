@@ -112,6 +112,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             Outcome::Different { signature, .. } => {
                 if known.insert(signature.clone()) {
                     show(&mut pair, seed, program, &signature)?;
+                } else {
+                    println!("again: seed {seed}");
                 }
                 if known.len() >= ENOUGH {
                     println!("that is enough");

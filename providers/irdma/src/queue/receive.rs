@@ -8,7 +8,7 @@ use super::completion::Origin;
 use super::fragments::{self, more_of};
 use super::queue_pair::Service;
 use super::slots::{Cells, OutOfMemory, Slots};
-use super::work::{Refusal, Sge, total_length};
+use super::work::{Refusal, Sge, are_expressible};
 use crate::barrier;
 use crate::format::{QUANTUM_BYTES, ReceiveHeader, ReceiveOpcodes, VALID, VALID_WORD};
 use crate::generation::Generation;
@@ -211,7 +211,7 @@ impl<G: Generation> ReceiveBatch<'_, G> {
     #[inline(never)]
     pub fn place(&mut self, wr_id: u64, list: &[Sge]) -> Result<(), Refusal> {
         let queue = self.queue;
-        if list.len() > queue.max_fragments as usize || total_length::<G>(list).is_none() {
+        if list.len() > queue.max_fragments as usize || !are_expressible::<G>(list) {
             return Err(Refusal::Invalid);
         }
         self.require_one()?;

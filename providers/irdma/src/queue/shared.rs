@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::receive::write_receive;
-use super::work::{Refusal, Sge, total_length};
+use super::work::{Refusal, Sge, are_expressible};
 use crate::barrier;
 use crate::format::SHADOW_INDEX;
 use crate::generation::Generation;
@@ -124,7 +124,7 @@ impl<G: Generation> SharedReceiveBatch<'_, G> {
     #[inline(always)]
     pub fn place(&mut self, wr_id: u64, list: &[Sge]) -> Result<(), Refusal> {
         let queue = self.queue;
-        if list.len() > queue.max_fragments as usize || total_length::<G>(list).is_none() {
+        if list.len() > queue.max_fragments as usize || !are_expressible::<G>(list) {
             return Err(Refusal::Invalid);
         }
         if self.head.wrapping_sub(self.tail) >= queue.mask {

@@ -90,3 +90,11 @@ pub(super) fn total_length<G: Generation>(list: &[Sge]) -> Option<u32> {
     }
     u32::try_from(total).ok()
 }
+
+/// Whether each piece of a list of a receive can be expressed. All together may be longer than any
+/// message is.
+#[inline(always)]
+pub(super) fn are_expressible<G: Generation>(list: &[Sge]) -> bool {
+    // As in `total_length`.
+    list.iter().fold(0, |lengths, sge| lengths | sge.length) <= G::MAX_FRAGMENT_BYTES
+}

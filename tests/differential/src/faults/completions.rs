@@ -167,7 +167,7 @@ pub const FAULTS: &[Fault] = &[
             let ours = &difference.ours;
             let is_completion = matches!(ours.kind, "wc" | "current");
             let polls = matches!(difference.step(), Some(Step::Poll { .. } | Step::PollEx { .. }));
-            if difference.generation == 3 || !polls || !is_completion {
+            if difference.generation == 3 || !polls {
                 return None;
             }
             let id = ours.text("wr_id");
@@ -177,11 +177,19 @@ pub const FAULTS: &[Fault] = &[
                 let handle = handle.and_then(|rest| rest.split(' ').next()?.parse().ok());
                 handle.is_some_and(|handle| is_of_cq(difference, handle))
             };
-            let lost = c_in_step(difference).iter().any(given_back)
-                && !completes(difference.c.line, id)
+            let lost = !completes(difference.c.line, id)
                 && !comes(difference.c_before)
                 && !comes(difference.c_after);
-            lost.then_some(Effect::Ends)
+            // Or nothing was behind it any more: then the provider has read on in another ring.
+            let flushed =
+                |line: &&str| Event::parse(line).number("vendor_err").is_some_and(|error| error >> 16 == 1);
+            let elsewhere = ours.kind == "shadow"
+                && ours.number("word") == Some(0)
+                && only(difference, &["value"])
+                && difference.before.iter().any(flushed);
+            let given_up =
+                c_in_step(difference).iter().any(given_back) && (is_completion && lost || elsewhere);
+            given_up.then_some(Effect::Ends)
         },
     },
     Fault {
@@ -250,6 +258,28 @@ pub const FAULTS: &[Fault] = &[
                 _ => false,
             };
             given.then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "passing over the kernel's work by which a connection was set up, in a ring's last slot, forgets that a \
+               new lap begins: completions of the last one are taken again",
+        matches: |difference, _| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let polls = matches!(difference.step(), Some(Step::Poll { .. } | Step::PollEx { .. }));
+            let progress = |event: &Event<'_>| event.kind == "shadow" && event.number("word") == Some(0);
+            let silent = !difference.before.iter().any(|line| Event::parse(line).number("wr_id").is_some());
+            let same = polls && progress(ours) && progress(c) && only(difference, &["value"]) && silent;
+            let begins = same && ours.number("value") == Some(0);
+            // Where it was before, and where the ring ends.
+            let cq = ours.text("cq");
+            let at = |event: &Event<'_>| progress(event) && event.text("cq") == cq;
+            let before = difference.c_before.iter().rev().map(|line| Event::parse(line)).find(at)?;
+            let of_cq = |event: &Event<'_>| {
+                event.is_ioctl("create_cq") && event.number("1001.cq_id") == ours.number("cq")
+            };
+            let made = difference.c_before.iter().rev().map(|line| Event::parse(line)).find(of_cq)?;
+            let was_last = before.number("value")? + 1 == made.number("1.cqe")?;
+            (begins && was_last).then_some(Effect::Ends)
         },
     },
     Fault {

@@ -10,7 +10,7 @@ use rdma_core_sys::bindings::{
 use super::completions::{completes, differs_only_by};
 use super::{Effect, Fault, INVALID, creation, only};
 use crate::compare::{Difference, Event};
-use crate::program::{Element, Slot, Step};
+use crate::program::{Command, Element, Slot, Step};
 
 /// Faults that it does not have any more.
 pub const RIGHTED: &[&str] = &[
@@ -167,7 +167,14 @@ pub const FAULTS: &[Fault] = &[
                     if *kind != 1 && matches!(difference.ours.line, "alloc_mw errno=22" | "alloc_mw errno=95"));
             match c.kind {
                 _ if !refused => None,
-                "ioctl" if c.is_ioctl("alloc_mw") && c.number("result") == Some(-1) => Some(Effect::Extra),
+                // It counts where the device is to refuse one of those to come.
+                "ioctl" if c.is_ioctl("alloc_mw") && c.number("result") == Some(-1) => {
+                    let before = &difference.program[..difference.step];
+                    let refusal =
+                        before.iter().rfind(|step| matches!(step, Step::Fail { .. } | Step::FailNoMore));
+                    let counts = matches!(refusal, Some(Step::Fail { command: Command::AllocMw, .. }));
+                    Some(if counts { Effect::Ends } else { Effect::Extra })
+                }
                 // The kernel may find something else wrong.
                 "alloc_mw" if c.number("errno")? > 0 => Some(Effect::Values),
                 _ => None,

@@ -9,7 +9,7 @@ use rdma_core_sys::bindings::{
 use super::{Effect, Fault, INVALID, creation, only};
 use crate::compare::Difference;
 use crate::execute::arena;
-use crate::program::{Slot, Step};
+use crate::program::{Element, Slot, Step};
 
 /// What a window may allow, and what a program may ask for beside it.
 const WINDOW_RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
@@ -21,6 +21,20 @@ const WINDOW_RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
 /// Whether a queue pair was created for datagrams.
 fn is_datagram(difference: &Difference<'_>, slot: Slot) -> bool {
     matches!(creation(difference, slot), Some(Step::CreateQp { kind: IBV_QPT_UD, .. }))
+}
+
+/// The elements of the work request that this project's provider refuses as invalid.
+fn refused_elements<'a>(difference: &Difference<'a>) -> Option<&'a [Element]> {
+    let ours = &difference.ours;
+    if !ours.kind.starts_with("post_") || ours.number("result") != Some(INVALID) {
+        return None;
+    }
+    let index = usize::try_from(ours.number("bad_wr")?).ok()?;
+    match difference.program.get(difference.step)? {
+        Step::PostSend { list, .. } => Some(&list.get(index)?.elements),
+        Step::PostRecv { list, .. } | Step::PostSrqRecv { list, .. } => Some(&list.get(index)?.elements),
+        _ => None,
+    }
 }
 
 /// All of them.
@@ -68,27 +82,17 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "an element of 2 GiB or more is taken, its length runs into the valid bit",
         matches: |difference, _| {
-            let refused = difference.ours.number("result") == Some(INVALID)
-                && difference.ours.kind.starts_with("post_");
-            let index = usize::try_from(difference.ours.number("bad_wr")?).ok()?;
-            let elements = match difference.step()? {
-                Step::PostSend { list, .. } => &list.get(index)?.elements,
-                Step::PostRecv { list, .. } | Step::PostSrqRecv { list, .. } => &list.get(index)?.elements,
-                _ => return None,
-            };
-            let long = elements.iter().any(|element| element.length >= 1 << 31);
-            (refused && long).then_some(Effect::Ends)
+            let long = refused_elements(difference)?.iter().any(|element| element.length >= 1 << 31);
+            long.then_some(Effect::Ends)
         },
     },
     Fault {
         name: "elements that make 4 GiB together are taken, of their length 32 bits are counted",
         matches: |difference, _| {
-            let Some(Step::PostSend { list, .. }) = difference.step() else { return None };
-            let ours = &difference.ours;
-            let send = list.get(usize::try_from(ours.number("bad_wr")?).ok()?)?;
-            let length = send.elements.iter().map(|element| u64::from(element.length)).sum::<u64>();
-            let refused = ours.kind == "post_send" && ours.number("result") == Some(INVALID);
-            (refused && length > u32::MAX.into()).then_some(Effect::Ends)
+            // Of a receive they may.
+            let sends = difference.ours.kind == "post_send";
+            let lengths = refused_elements(difference)?.iter().map(|element| u64::from(element.length));
+            (sends && lengths.sum::<u64>() > u32::MAX.into()).then_some(Effect::Ends)
         },
     },
     Fault {

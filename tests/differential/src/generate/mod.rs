@@ -1,6 +1,7 @@
 //! Random programs: a beginning that makes objects, and then anything.
 
 mod control;
+mod create;
 mod shared;
 mod work;
 
@@ -8,6 +9,10 @@ use rdma_core_sys::bindings::*;
 
 use crate::program::{Change, Program, Slot, Step, slots};
 use crate::random::Random;
+
+/// Access to a region for everything.
+const ALL: u32 =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND;
 
 /// What a program has made so far, as far as it has succeeded.
 #[derive(Debug, Default)]

@@ -84,6 +84,14 @@ fn receives_beyond_the_limits_are_refused() {
 }
 
 #[test]
+fn buffers_may_be_larger_than_any_message() {
+    let (mut device, queue) = ReceiveDevice::new(8, 2, 4);
+    let longest = Sge { address: 0, length: 0x7FFF_FFFF, key: 0 };
+    assert_eq!(queue.batch::<Gen2>().place(0, &[longest; 4]), Ok(()));
+    assert!(device.take().is_some());
+}
+
+#[test]
 fn polarity_flips_at_index_zero() {
     let (mut device, queue) = ReceiveDevice::new(4, 0, 1);
     for n in 0..20 {
