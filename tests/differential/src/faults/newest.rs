@@ -20,6 +20,8 @@ pub const RIGHTED: &[&str] = &[
     "the number of entries in the program's attributes is doubled",
     "exhausted RNR retries are reported as fatal error",
     "receives with immediate are all said to be of a send (plain interface), or all of a write (extended)",
+    "numbers of work requests so large that sizes overflow make a small queue",
+    "completion queues of the first generation may have an odd number of slots",
 ];
 
 /// The line of an event with another of its values.

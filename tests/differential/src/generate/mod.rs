@@ -148,6 +148,7 @@ impl Generator<'_> {
             (6, Self::control),
             (3, Self::round),
             (2, Self::events),
+            (if self.generation == 3 { 3 } else { 0 }, Self::life_of_a_window),
         ]);
         what(self);
     }

@@ -1,9 +1,12 @@
 //! Shared receive queues and memory windows.
 
-use rdma_core_sys::bindings::{IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR};
+use rdma_core_sys::bindings::{
+    IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_SEND_SIGNALED, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, IBV_WR_BIND_MW,
+    IBV_WR_LOCAL_INV, IBV_WR_RDMA_WRITE, IBV_WR_SEND_WITH_INV,
+};
 
-use super::{Generator, any_of};
-use crate::program::{Receive, Slot, Step, slots};
+use super::{Generator, QueuePair, any_of};
+use crate::program::{Key, Receive, Send, Slot, Step, slots};
 
 impl Generator<'_> {
     pub(super) fn create_srq(&mut self, srq: Slot, good: bool) {
@@ -78,6 +81,52 @@ impl Generator<'_> {
         let kind = if good { usual } else { self.random.of(&[1, 1, usual, usual, 2, 0, 3]) };
         self.model.mws[usize::from(mw)] = Some(kind);
         self.add(Step::AllocMw { mw, pd, kind });
+    }
+
+    /// A window of type 2 from its bind to its end by the peer or by the program itself.
+    pub(super) fn life_of_a_window(&mut self) {
+        let connected = |pair: &Option<QueuePair>| pair.is_some_and(|pair| !pair.is_datagram);
+        let Some(qp) = any_of(self.random, &self.model.qps, connected) else { return };
+        let Some(pair) = self.model.qps[usize::from(qp)] else { return };
+        let known = any_of(self.random, &self.model.mws, |mw| *mw == Some(IBV_MW_TYPE_2));
+        let mw = known.unwrap_or_else(|| {
+            self.alloc_mw(0, true);
+            0
+        });
+        let through = |send: &mut Send, opcode| {
+            (send.opcode, send.flags, send.remote.key) = (opcode, IBV_SEND_SIGNALED, Key::Mw(mw));
+        };
+        let mut bind = self.send(qp, pair);
+        through(&mut bind, IBV_WR_BIND_MW);
+        bind.elements.clear();
+        let at = bind.bind.offset;
+        self.add(Step::PostSend { qp, list: vec![bind] });
+        self.run();
+        // By whom it may be used: on the other side of the connection.
+        let user = self.model.qps[usize::from(pair.peer)].filter(|user| !user.is_datagram);
+        let (from, user) = user.map_or((qp, pair), |user| (pair.peer, user));
+        let mut write = self.send(from, user);
+        through(&mut write, IBV_WR_RDMA_WRITE);
+        write.remote.offset = at;
+        let last = self.random.of(&[IBV_WR_SEND_WITH_INV, IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV]);
+        let mut end = if last == IBV_WR_LOCAL_INV { self.send(qp, pair) } else { self.send(from, user) };
+        through(&mut end, last);
+        if last == IBV_WR_LOCAL_INV {
+            end.elements.clear();
+            self.add(Step::PostSend { qp: from, list: vec![write] });
+            self.run();
+            self.add(Step::PostSend { qp, list: vec![end] });
+        } else {
+            let list = vec![Receive { elements: vec![self.element()], stale: false }; 2];
+            self.add(match pair.srq {
+                Some(srq) => Step::PostSrqRecv { srq, list },
+                None => Step::PostRecv { qp, list },
+            });
+            self.add(Step::PostSend { qp: from, list: vec![write, end] });
+        }
+        self.run();
+        self.poll();
+        self.poll();
     }
 
     /// A window in use, of that type if there is one.

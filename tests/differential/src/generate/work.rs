@@ -68,7 +68,7 @@ impl Generator<'_> {
         elements
     }
 
-    fn send(&mut self, qp: Slot, pair: QueuePair) -> Send {
+    pub(super) fn send(&mut self, qp: Slot, pair: QueuePair) -> Send {
         let usual = if pair.is_datagram {
             self.random.weighted(&[(6, IBV_WR_SEND), (3, IBV_WR_SEND_WITH_IMM)])
         } else {
