@@ -54,8 +54,9 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
     put("DEBIAN/postrm", from("postrm")?.as_bytes(), 0o755)?;
     let documents = format!("usr/share/doc/{NAME}");
     put(&format!("{documents}/copyright"), from("copyright")?.replace("@BSD@", &bsd()?).as_bytes(), 0o644)?;
+    let changes = put(&format!("{documents}/changelog"), from("changelog")?.as_bytes(), 0o644)?;
     let page = put(&format!("usr/share/man/man7/{NAME}.7"), from("irdma-provider.7")?.as_bytes(), 0o644)?;
-    read(Command::new("gzip").args(["--best", "--no-name"]).arg(page))?;
+    read(Command::new("gzip").args(["--best", "--no-name"]).args([changes, page]))?;
     for folder in ["DEBIAN", "usr", "usr/lib", "usr/share", "usr/share/man", "usr/share/man/man7"] {
         fs::set_permissions(tree.join(folder), fs::Permissions::from_mode(0o755))?;
     }
