@@ -278,6 +278,16 @@ mod tests {
         assert!(matches!(outcome(&program, &ours, &c(given_back)), Outcome::Cut));
         assert!(is_different(&outcome(&program, &ours, &c(""))));
         assert!(is_different(&outcome(&program, &c(""), &ours)), "ours loses it");
+        // What is flushed may also come by a later completion; what has succeeded may not.
+        let both = |first: &str, last: &str, error: &str| {
+            let wc = |id: &str| format!("wc wr_id={id} vendor_err={error} opcode=128\n");
+            format!("{}{}", wc(first), wc(last))
+        };
+        for (error, is_known) in [("0x10001", true), ("0x0", false)] {
+            let ours = format!("{RING}step 0\npoll_cq result=2\n{}", both("1000", "1001", error));
+            let c = format!("{RING}step 0\n{given_back}poll_cq result=2\n{}", both("1001", "1000", error));
+            assert_eq!(matches!(outcome(&program, &ours, &c), Outcome::Cut), is_known);
+        }
     }
 
     #[test]

@@ -177,12 +177,13 @@ pub const FAULTS: &[Fault] = &[
                 let handle = handle.and_then(|rest| rest.split(' ').next()?.parse().ok());
                 handle.is_some_and(|handle| is_of_cq(difference, handle))
             };
-            let lost = !completes(difference.c.line, id)
-                && !comes(difference.c_before)
-                && !comes(difference.c_after);
-            // Or nothing was behind it any more: then the provider has read on in another ring.
             let flushed =
                 |line: &&str| Event::parse(line).number("vendor_err").is_some_and(|error| error >> 16 == 1);
+            // What is flushed may still come, by another flush.
+            let lost = !completes(difference.c.line, id)
+                && !comes(difference.c_before)
+                && (!comes(difference.c_after) || flushed(&ours.line));
+            // Or nothing was behind it any more: then the provider has read on in another ring.
             let elsewhere = ours.kind == "shadow"
                 && ours.number("word") == Some(0)
                 && only(difference, &["value"])

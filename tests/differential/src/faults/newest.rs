@@ -4,7 +4,8 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use rdma_core_sys::bindings::{
-    IBV_WC_EX_WITH_DLID_PATH_BITS, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, ibv_device_attr,
+    IBV_ACCESS_ZERO_BASED, IBV_WC_EX_WITH_DLID_PATH_BITS, IBV_WR_ATOMIC_CMP_AND_SWP,
+    IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, ibv_device_attr,
 };
 
 use super::completions::{completes, differs_only_by};
@@ -227,6 +228,32 @@ pub const FAULTS: &[Fault] = &[
                 && ours.number("result") == Some(INVALID)
                 && matches!(send.opcode, IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD);
             (refused && wrong).then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "whether a region counts its addresses from zero is not noted when it is registered anew",
+        matches: |difference, _| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let refused = |event: &Event<'_>| event.number("result") == Some(INVALID);
+            let region = match difference.step()? {
+                Step::BindMw { bind, .. } if ours.kind == "bind_mw" => bind.mr,
+                Step::PostSend { list, .. } if ours.kind == "post_send" => {
+                    let index = ours.number("bad_wr").or(c.number("bad_wr"))?;
+                    let send = list.get(usize::try_from(index).ok()?)?;
+                    (send.opcode == IBV_WR_BIND_MW).then_some(send.bind.mr)?
+                }
+                _ => return None,
+            };
+            let mut changes =
+                difference.program[..difference.step].iter().rev().filter_map(|step| match step {
+                    Step::ReregMr { mr, flags, access, .. } if *mr == region && flags & 4 != 0 => {
+                        Some(*access)
+                    }
+                    _ => None,
+                });
+            let from_zero = changes.next()? & IBV_ACCESS_ZERO_BASED != 0;
+            let wrong = if from_zero { refused(ours) && !refused(c) } else { refused(c) && !refused(ours) };
+            wrong.then_some(Effect::Ends)
         },
     },
     Fault {
