@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 
 use super::completion::{Completion, Directory, Sink};
-use super::poll::{Usual, take_usual};
+use super::poll::{Usual, take_extended, take_usual};
 use super::shared::SharedReceiveQueue;
 use super::slots::OutOfMemory;
 use super::unusual::{Reader, Step, is_ready, shared_receives};
@@ -132,12 +132,34 @@ impl CompletionQueue {
         room: &mut [MaybeUninit<Completion>],
     ) -> usize {
         let mut taken = 0;
-        for place in room {
+        while taken < room.len() {
+            taken += self.take_simple(directory, room.get_mut(taken..).unwrap_or_default());
+            let Some(place) = room.get_mut(taken) else { break };
             if !self.take::<G, D, _>(directory, place) {
                 break;
             }
             taken += 1;
         }
+        taken
+    }
+
+    /// Puts completions into `room` as long as they are usual, or [extended](take_extended).
+    #[inline(always)]
+    fn take_simple<D: Directory>(&mut self, directory: &D, room: &mut [MaybeUninit<Completion>]) -> usize {
+        if self.has_unfinished {
+            return 0;
+        }
+        let mut cursor = self.ring.cursor(&self.shadow);
+        let mut taken = 0;
+        for place in room {
+            if take_extended(&mut cursor, directory, place).is_none()
+                && take_usual(&mut cursor, directory, place) != Usual::Completed
+            {
+                break;
+            }
+            taken += 1;
+        }
+        cursor.keep();
         taken
     }
 

@@ -13,6 +13,7 @@
 mod abandoned;
 mod completion;
 mod completion_queue;
+mod cqe;
 mod fragments;
 mod held_batch;
 mod inline_data;

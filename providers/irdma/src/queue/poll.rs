@@ -6,7 +6,10 @@
 use super::completion::{CompletionFlags, Directory, Member, Origin, Outcome, Side, Sink};
 use super::queue_pair::Service;
 use crate::barrier;
-use crate::format::{CqeIdentity, CqePayload, CqeStatus, Opcode, Status, VALID, VALID_WORD};
+use crate::format::{
+    CqeExtensionFlags, CqeIdentity, CqePayload, CqeStatus, EXTENSION_FLAGS, EXTENSION_IMMEDIATE, Opcode,
+    Status, VALID, VALID_WORD,
+};
 use crate::ring::Place;
 
 /// What came of looking at the next CQE.
@@ -110,6 +113,60 @@ fn take_receive<P: Place, D: Directory, S: Sink>(
     }
     // As in `take_send`.
     place.pass();
+    receive.retire_before(end);
+    Some(())
+}
+
+/// The same for the CQE of a receive that may have an extension.
+const UNUSUAL_OF_RECEIVES: u64 = CqeStatus::from_bits(UNUSUAL).with_extended(false).with_send(true).bits();
+
+/// Takes the next CQE, if it is the success of the oldest receive of its queue, with an extension:
+/// an immediate, or what datagrams bring along.
+#[inline(always)]
+pub(super) fn take_extended<P: Place, D: Directory, S: Sink>(
+    place: &mut P,
+    directory: &D,
+    sink: &mut S,
+) -> Option<()> {
+    let entry = place.entry();
+    let high = entry[VALID_WORD].load_high() ^ place.valid();
+    let status = CqeStatus::from_bits(u64::from(high) << 32);
+    if status.bits() & UNUSUAL_OF_RECEIVES != 0 || !status.extended() {
+        return None;
+    }
+    barrier::after_valid_bit();
+    let (extension, valid) = place.extension();
+    let flags = CqeExtensionFlags::from_bits(u64::from(extension[EXTENSION_FLAGS].load_high() ^ valid) << 32);
+    if flags.valid() {
+        return None;
+    }
+    barrier::after_valid_bit();
+    let member = directory.find(entry[1].load(), Side::Receive)?;
+    let receive = &member.queues().receive;
+    let messages = &receive.retired.messages;
+    let mut origin = messages.origin;
+    if messages.service == Service::Datagram {
+        origin.flags = CompletionFlags::HEADER;
+        origin.source_queue_pair = CqeIdentity::from_bits(entry[2].load()).source_queue_pair();
+    } else if status.key_invalidated() {
+        return None;
+    }
+    if flags.has_immediate() {
+        origin.flags |= CompletionFlags::IMMEDIATE;
+        origin.data = (extension[EXTENSION_IMMEDIATE].load() as u32).to_be();
+    }
+    let (wr_id, end) = receive.oldest_at(status.wqe_index().into())?;
+    let payload = CqePayload::from_bits(entry[0].load());
+    let outcome = Outcome {
+        wr_id,
+        status: Status::Success,
+        opcode: messages.opcodes.decode(status.opcode_and_more(), flags.has_immediate()),
+        vendor_error: 0,
+        length: payload.length(),
+    };
+    sink.put(outcome, &origin, || payload.timestamp());
+    // As in `take_send`.
+    place.pass_extended();
     receive.retire_before(end);
     Some(())
 }

@@ -3,17 +3,11 @@
 
 use core::marker::PhantomData;
 
-use super::completion::{CompletionFlags, Directory, Member, Origin, Outcome, Side, Sink};
-use super::poll::{Usual, take_usual};
-use super::queue_pair::{QueuePair, Service};
-use super::send::Kind;
-use super::slots::Tracking;
-use crate::barrier;
-use crate::format::{
-    CompletionOpcode, CqeExtensionFlags, CqeIdentity, CqePayload, CqeStatus, EXTENSION_FLAGS,
-    EXTENSION_IMMEDIATE, EXTENSION_SHARED_CONTEXT, FlushCode, MAJOR_FLUSHED, MAJOR_SHARED_FLUSHED, Opcode,
-    Status, VALID, VALID_WORD, is_datagram_note,
-};
+use super::completion::{Directory, Member, Origin, Outcome, Side, Sink};
+use super::cqe::{Cqe, Failure};
+use super::poll::{Usual, take_extended, take_usual};
+use super::queue_pair::Service;
+use crate::format::{CompletionOpcode, FlushCode, Status, VALID_WORD, is_datagram_note};
 use crate::generation::Generation;
 use crate::ring::{CompletionRing, Direct, ShadowArea};
 
@@ -26,126 +20,6 @@ pub(super) enum Step {
     Passed,
     /// It completes a work request.
     Completed,
-}
-
-/// A CQE that has come.
-struct Cqe {
-    payload: CqePayload,
-    context: u64,
-    identity: CqeIdentity,
-    status: CqeStatus,
-    immediate: Option<u32>,
-}
-
-/// How a CQE with the error bit ended its work request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Failure {
-    /// In a flush.
-    Flushed(FlushCode),
-    /// In some other way.
-    Unknown,
-}
-
-impl Cqe {
-    /// The next CQE, if it has come in full.
-    #[inline(always)]
-    fn read(ring: &CompletionRing) -> Option<Self> {
-        let entry = ring.entry();
-        let status = entry[VALID_WORD].load();
-        if (status ^ ring.valid()) & VALID != 0 {
-            return None;
-        }
-        barrier::after_valid_bit();
-        let status = CqeStatus::from_bits(status);
-        let mut immediate = None;
-        if status.extended() {
-            let (extension, valid) = ring.extension();
-            let flags = extension[EXTENSION_FLAGS].load();
-            if (flags ^ valid) & VALID != 0 {
-                return None;
-            }
-            barrier::after_valid_bit();
-            if CqeExtensionFlags::from_bits(flags).has_immediate() {
-                immediate = Some(extension[EXTENSION_IMMEDIATE].load() as u32);
-            }
-        }
-        Some(Self {
-            payload: CqePayload::from_bits(entry[0].load()),
-            context: entry[1].load(),
-            identity: CqeIdentity::from_bits(entry[2].load()),
-            status,
-            immediate,
-        })
-    }
-
-    /// The completion context of the QP whose shared receive completed.
-    #[inline(always)]
-    fn shared_context(&self, ring: &CompletionRing) -> Option<u64> {
-        // In a 64-byte slot the word is there whether or not the rest of the
-        // extension is.
-        (ring.is_wide() || self.status.extended())
-            .then(|| ring.extension().0[EXTENSION_SHARED_CONTEXT].load())
-    }
-
-    /// Of a CQE with the error bit: how it ended, and the code for the program.
-    fn failure(&self) -> (Failure, u32) {
-        let (major, minor) = (self.status.major_error(), self.status.minor_error());
-        let (failure, minor) = match major {
-            MAJOR_FLUSHED => (Failure::Flushed(FlushCode::from_minor(minor)), minor),
-            MAJOR_SHARED_FLUSHED => {
-                let code = FlushCode::from_event(minor);
-                (Failure::Flushed(code), code.number())
-            }
-            _ => (Failure::Unknown, minor),
-        };
-        (failure, u32::from(major) << 16 | u32::from(minor))
-    }
-
-    /// Whose the completion is and the immediate that came with it.
-    fn origin(&self, plain: &Origin) -> Origin {
-        let mut origin = *plain;
-        if let Some(immediate) = self.immediate {
-            origin.data = immediate.to_be();
-            origin.flags = CompletionFlags::IMMEDIATE;
-        }
-        origin
-    }
-
-    /// The outcome of a send WQE.
-    fn send_outcome(&self, cell: &Tracking, kind: Kind) -> Outcome {
-        let (opcode, status, length) = match Opcode::decode_completion(self.status.opcode()) {
-            Some(opcode) => (opcode, Status::Success, cell.length()),
-            None => (kind.opcode(), Status::General, 0),
-        };
-        Outcome { wr_id: cell.wr_id(), status, opcode, vendor_error: 0, length }
-    }
-
-    /// The outcome of a receive WQE, and whose it is.
-    #[inline(always)]
-    fn receive_outcome(&self, wr_id: u64, queues: &QueuePair) -> (Outcome, Origin) {
-        let messages = &queues.receive.retired.messages;
-        let mut origin = self.origin(&messages.origin);
-        match messages.service {
-            Service::Datagram => {
-                origin.flags |= CompletionFlags::HEADER;
-                origin.source_queue_pair = self.identity.source_queue_pair();
-            }
-            // No message has both.
-            Service::Connected if self.status.key_invalidated() => {
-                origin.data = self.identity.invalidated_key();
-                origin.flags = CompletionFlags::INVALIDATED;
-            }
-            Service::Connected => {}
-        }
-        let outcome = Outcome {
-            wr_id,
-            status: Status::Success,
-            opcode: messages.opcodes.decode(self.status.opcode(), self.immediate.is_some()),
-            vendor_error: 0,
-            length: self.payload.length(),
-        };
-        (outcome, origin)
-    }
 }
 
 /// Reads one ring of a completion queue and puts a completion into a sink.
@@ -175,7 +49,10 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
         match take_usual(&mut place, self.directory, self.sink) {
             Usual::Completed => Step::Completed,
             Usual::Empty => Step::Empty,
-            Usual::Unusual => self.step_unusual(),
+            Usual::Unusual => match take_extended(&mut place, self.directory, self.sink) {
+                Some(()) => Step::Completed,
+                None => self.step_unusual(),
+            },
         }
     }
 

@@ -165,8 +165,14 @@ pub(crate) trait Place {
     /// The valid bit, in its place, of an entry that has come: upper half of the word.
     fn valid(&self) -> u32;
 
+    /// Where the extension of that entry is, and its valid bit, as above, once it has come.
+    fn extension(&self) -> (&Entry, u32);
+
     /// Moves on by a slot, which the device may write to again.
     fn pass(&mut self);
+
+    /// The same past an entry with an extension.
+    fn pass_extended(&mut self);
 }
 
 /// The place of the ring itself, for one step.
@@ -188,9 +194,19 @@ impl Place for Direct<'_> {
     }
 
     #[inline(always)]
+    fn extension(&self) -> (&Entry, u32) {
+        let (entry, valid) = self.ring.extension();
+        (entry, (valid >> 32) as u32)
+    }
+
+    #[inline(always)]
     fn pass(&mut self) {
-        self.ring.next();
-        self.shadow.consumed_up_to(self.ring.index);
+        self.ring.pass(false, self.shadow);
+    }
+
+    #[inline(always)]
+    fn pass_extended(&mut self) {
+        self.ring.pass(true, self.shadow);
     }
 }
 
@@ -207,6 +223,27 @@ pub(crate) struct Cursor<'ring> {
 }
 
 impl Cursor<'_> {
+    /// Moves on by a slot.
+    #[inline(always)]
+    fn next(&mut self) {
+        self.index += 1;
+        if self.index == self.ring.slots {
+            self.index = 0;
+            self.valid ^= VALID_HIGH;
+            self.entry = self.ring.base;
+        } else {
+            // SAFETY: the entry of slot `index`, which is below `slots`.
+            self.entry = unsafe { self.entry.byte_add(self.ring.slot_bytes) };
+        }
+    }
+
+    /// Tells the device that it may write to what lies before. What was read of it was read before.
+    #[inline(always)]
+    fn tell(&self) {
+        barrier::before_consumer_index();
+        self.consumer.store(self.index as u64);
+    }
+
     /// Moves the ring to here.
     #[inline(always)]
     pub(crate) fn keep(self) {
@@ -229,17 +266,29 @@ impl Place for Cursor<'_> {
     }
 
     #[inline(always)]
-    fn pass(&mut self) {
-        self.index += 1;
-        if self.index == self.ring.slots {
-            self.index = 0;
-            self.valid ^= VALID_HIGH;
-            self.entry = self.ring.base;
+    fn extension(&self) -> (&Entry, u32) {
+        let (entry, valid) = if self.ring.is_wide() || self.index + 1 != self.ring.slots {
+            // SAFETY: the second half of a slot below `slots`, or a slot below `slots`.
+            (unsafe { self.entry.add(1) }, self.valid)
         } else {
-            // SAFETY: the entry of slot `index`, which is below `slots`.
-            self.entry = unsafe { self.entry.byte_add(self.ring.slot_bytes) };
+            (self.ring.base, self.valid ^ VALID_HIGH)
+        };
+        // SAFETY: as above, or the first slot.
+        (unsafe { entry.as_ref() }, valid)
+    }
+
+    #[inline(always)]
+    fn pass(&mut self) {
+        self.next();
+        self.tell();
+    }
+
+    #[inline(always)]
+    fn pass_extended(&mut self) {
+        self.next();
+        if !self.ring.is_wide() {
+            self.next();
         }
-        barrier::before_consumer_index();
-        self.consumer.store(self.index as u64);
+        self.tell();
     }
 }

@@ -5,16 +5,16 @@ use std::vec::Vec;
 use super::start_batch;
 use crate::format::{DatagramDestination, Opcode, SendHeader};
 use crate::generation::{Gen1, Gen2, Gen3, Generation};
-use crate::mock::{Memory, SendDevice, Wqe};
+use crate::mock::{SendDevice, Wqe};
 use crate::queue::{Atomic, Bind, Refusal, SendBatch, SendQueueParts, SendRequest, Sge};
 
-const VALID: u64 = 1 << 63;
-const SIGNALED: u64 = 1 << 62;
-const FENCE: u64 = 1 << 60;
-const INLINE: u64 = 1 << 57;
-const IMMEDIATE: u64 = 1 << 47;
+pub(super) const VALID: u64 = 1 << 63;
+pub(super) const SIGNALED: u64 = 1 << 62;
+pub(super) const FENCE: u64 = 1 << 60;
+pub(super) const INLINE: u64 = 1 << 57;
+pub(super) const IMMEDIATE: u64 = 1 << 47;
 
-fn request(opcode: Opcode) -> SendRequest {
+pub(super) fn request(opcode: Opcode) -> SendRequest {
     SendRequest {
         wr_id: 0xABCD,
         header: SendHeader::default().with_opcode(opcode as u8).with_remote_key(0x1122_3344),
@@ -23,14 +23,14 @@ fn request(opcode: Opcode) -> SendRequest {
 }
 
 /// `count` pieces, each of its own address, length and key.
-fn list(count: u32) -> Vec<Sge> {
+pub(super) fn list(count: u32) -> Vec<Sge> {
     (0..count)
         .map(|n| Sge { address: 0x1000 * (u64::from(n) + 1), length: 0x100 + n, key: 0xAA00 + n })
         .collect()
 }
 
 /// The two words of a piece of `list` on GEN2 and GEN3.
-fn fragment(n: u64, valid: u64) -> [u64; 2] {
+pub(super) fn fragment(n: u64, valid: u64) -> [u64; 2] {
     [0x1000 * (n + 1), valid | (0x100 + n) << 32 | (0xAA00 + n)]
 }
 
@@ -38,16 +38,16 @@ fn gen1_fragment(n: u64) -> [u64; 2] {
     [0x1000 * (n + 1), (0xAA00 + n) << 32 | (0x100 + n)]
 }
 
-fn gen1(parts: &mut SendQueueParts) {
+pub(super) fn gen1(parts: &mut SendQueueParts) {
     (parts.chunk, parts.max_fragments, parts.max_read_fragments, parts.max_inline) = (2, 3, 1, 48);
 }
 
-fn gen3(parts: &mut SendQueueParts) {
+pub(super) fn gen3(parts: &mut SendQueueParts) {
     (parts.max_fragments, parts.max_read_fragments, parts.max_inline) = (14, 14, 216);
 }
 
 /// The WQE that `post` places in a ring full of `stale`, on the first lap or the second.
-fn post_on<G: Generation>(
+pub(super) fn post_on<G: Generation>(
     lap: u32,
     change: impl FnOnce(&mut SendQueueParts),
     post: impl FnOnce(&mut SendBatch<'_, G>) -> Result<(), Refusal>,
@@ -67,7 +67,7 @@ fn post_on<G: Generation>(
     wqe
 }
 
-fn post<G: Generation>(
+pub(super) fn post<G: Generation>(
     change: impl FnOnce(&mut SendQueueParts),
     place: impl FnOnce(&mut SendBatch<'_, G>) -> Result<(), Refusal>,
 ) -> Wqe {
@@ -221,168 +221,6 @@ fn datagrams_name_their_destination() {
     assert_eq!(wqe[2], remote);
     // The whole number of the address handle.
     assert_eq!(wqe[3], VALID | 3 << 32 | 0x1FF_FFFF);
-}
-
-#[test]
-fn window_binds() {
-    let bind = Bind {
-        window_key: 0x111,
-        region_key: 0x222,
-        address: Some(0x5000),
-        length: 0x3000,
-        remote_read: true,
-        remote_write: false,
-        remote_atomic: false,
-        type_1: true,
-    };
-    let place =
-        |bind: Bind| move |batch: &mut SendBatch<'_, Gen2>| batch.bind(&request(Opcode::BindWindow), &bind);
-    let header = VALID | 8 << 32;
-    assert_eq!(
-        post(|_| {}, place(bind)).words,
-        [0x5000, 0x222 << 32 | 0x111, 0x3000, header | 0b100 << 48 | 1 << 53 | 1 << 54]
-    );
-    let other = Bind { address: None, remote_read: false, remote_write: true, type_1: false, ..bind };
-    assert_eq!(post(|_| {}, place(other)).words, [0, 0x222 << 32 | 0x111, 0x3000, header | 0b1000 << 48]);
-    let atomic = Bind { remote_atomic: true, ..bind };
-    let wqe = post::<Gen3>(gen3, |batch| batch.bind(&request(Opcode::BindWindow), &atomic));
-    assert_eq!(wqe[3], header | 0b100 << 48 | 1 << 53 | 1 << 54 | 1 << 55);
-    let wqe = post::<Gen1>(gen1, |batch| batch.bind(&request(Opcode::BindWindow), &bind));
-    assert_eq!(wqe[1], 0x111 << 32 | 0x222);
-}
-
-#[test]
-fn local_invalidates() {
-    let request = SendRequest {
-        header: request(Opcode::LocalInvalidate).header.with_signaled(true).with_read_fence(true),
-        ..request(Opcode::LocalInvalidate)
-    };
-    let header = VALID | SIGNALED | FENCE | 0xa << 32;
-    let wqe = post::<Gen2>(|_| {}, |batch| batch.invalidate(&request, 0xCAFE_0001));
-    assert_eq!(wqe.words, [0, 0xCAFE_0001, 0, header]);
-    let wqe = post::<Gen1>(gen1, |batch| batch.invalidate(&request, 0xCAFE_0001));
-    assert_eq!(wqe.words, [0, 0xCAFE_0001 << 32, 0, header]);
-}
-
-#[test]
-fn atomics() {
-    let local = [Sge { address: 0x9000, length: 8, key: 0x77 }];
-    let swap = SendRequest {
-        header: request(Opcode::CompareSwap).header.with_signaled(true),
-        ..request(Opcode::CompareSwap)
-    };
-    let wqe =
-        post::<Gen3>(gen3, |batch| batch.atomic(&swap, &local, Atomic { operand: 0xAAAA, compare: 0xBBBB }));
-    let header = |opcode: u64| VALID | SIGNALED | 1 << 38 | opcode << 32 | 0x1122_3344;
-    assert_eq!(wqe.words, [0x9000, 0x77, 0x7000_0000_1000, header(0x11), 0xAAAA, 0xBBBB, 0, VALID]);
-    let add = SendRequest { header: swap.header.with_opcode(Opcode::FetchAdd as u8), ..swap };
-    let wqe = post::<Gen3>(gen3, |batch| batch.atomic(&add, &local, Atomic { operand: 5, compare: 0 }));
-    assert_eq!(wqe.words, [0x9000, 0x77, 0x7000_0000_1000, header(0x0f), 5, 0, 0, VALID]);
-}
-
-#[test]
-fn impossible_atomics_are_refused() {
-    let (mut device, queue) = SendDevice::new(512, gen3);
-    let mut batch = start_batch::<Gen3>(&queue);
-    let good = Sge { address: 0x9000, length: 8, key: 0x77 };
-    let atomic = Atomic { operand: 1, compare: 0 };
-    let add = request(Opcode::FetchAdd);
-    for list in [&[][..], &[good, good], &[Sge { length: 4, ..good }], &[Sge { length: 16, ..good }]] {
-        assert_eq!(batch.atomic(&add, list, atomic), Err(Refusal::Invalid));
-    }
-    let crooked = SendRequest { remote: 0x1004, ..add };
-    assert_eq!(batch.atomic(&crooked, &[good], atomic), Err(Refusal::Invalid));
-    assert!(!batch.finish());
-    assert_eq!(device.take::<Gen3>(), None);
-}
-
-/// The bytes of inline data as the device finds them in a WQE.
-fn inline_bytes(wqe: &Wqe, generation: u8, length: usize) -> Vec<u8> {
-    let bytes: Vec<u8> = wqe.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let mut data = Vec::new();
-    let (first, more) = if generation == 1 { (0..16, 32) } else { (8..16, 31) };
-    data.extend(&bytes[first]);
-    for quantum in bytes[32..].chunks(32) {
-        data.extend(&quantum[..more]);
-    }
-    data.truncate(length);
-    data
-}
-
-fn inline_case<G: Generation>(change: fn(&mut SendQueueParts), pieces: &[usize], immediate: Option<u32>) {
-    // The data ends where its memory ends.
-    let length: usize = pieces.iter().sum();
-    let source = Memory::new(length.next_multiple_of(8));
-    let start = length.next_multiple_of(8) - length;
-    let data: Vec<u8> = (1..=length as u8).collect();
-    for (offset, byte) in (start..).zip(&data) {
-        // SAFETY: within the memory.
-        unsafe { source.at(offset).write(*byte) };
-    }
-    let mut from = start;
-    let list: Vec<Sge> = pieces
-        .iter()
-        .map(|&bytes| {
-            let address = source.at(from).as_ptr().expose_provenance() as u64;
-            from += bytes;
-            Sge { address, length: bytes as u32, key: 0xFFFF_FFFF }
-        })
-        .collect();
-    for lap in [0, 1] {
-        let wqe = post_on::<G>(lap, change, |batch| {
-            // SAFETY: the list lies in `source`.
-            unsafe { batch.inline(&request(Opcode::Send), &list, immediate) }
-        });
-        let valid = if lap == 0 { VALID } else { 0 };
-        let flag = if immediate.is_some() { IMMEDIATE } else { 0 };
-        let header = valid | INLINE | (length as u64) << 48 | flag | 3 << 32 | 0x1122_3344;
-        assert_eq!(wqe[3], header, "{pieces:?}");
-        assert_eq!(wqe[2], 0x7000_0000_1000);
-        assert_eq!(inline_bytes(&wqe, G::NUMBER, length), data, "{pieces:?}");
-        if G::NUMBER > 1 {
-            assert_eq!(wqe[0], immediate.unwrap_or(0).into());
-            for quantum in 1..wqe.quanta() as usize {
-                assert_eq!(wqe[quantum * 4 + 3] & 0xFF << 56, valid, "marker of {pieces:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn inline_data_of_every_length() {
-    for length in 0..=101 {
-        for immediate in [None, Some(0x0102_0304)] {
-            inline_case::<Gen2>(|_| {}, &[length], immediate);
-        }
-    }
-    for length in 0..=216 {
-        inline_case::<Gen3>(gen3, &[length], None);
-    }
-    for length in 0..=48 {
-        inline_case::<Gen1>(gen1, &[length], None);
-    }
-}
-
-#[test]
-fn inline_data_of_several_pieces() {
-    for pieces in [
-        &[][..],
-        &[0, 0],
-        &[1, 7],
-        &[7, 1, 0, 31],
-        &[8, 31, 31, 31],
-        &[9, 9, 9, 9, 9, 9, 9],
-        &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
-        &[38, 1, 30, 1, 30, 1],
-        &[3, 98],
-        &[50, 51],
-    ] {
-        inline_case::<Gen2>(|_| {}, pieces, None);
-        inline_case::<Gen3>(gen3, pieces, Some(1));
-    }
-    for pieces in [&[16, 32][..], &[1, 47], &[15, 2], &[0, 17, 31]] {
-        inline_case::<Gen1>(gen1, pieces, None);
-    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod abandoned;
 mod flushing;
+mod golden_inline;
+mod golden_operations;
 mod golden_receive;
 mod golden_send;
 mod held;
