@@ -43,8 +43,15 @@ struct Place {
     layout: &'static Layout,
 }
 
-/// Every suite but the machine's own, whose rdma-core the other groups run on.
+/// Every suite but the machine's own, whose rdma-core the other groups run on. Only when asked for.
 pub fn check(session: &mut Session) {
+    if !session.is_asked_for("releases") {
+        session.check("releases", "all", |_| {
+            let reason = "minutes of fetching and building: `cargo xtask test releases`, or --full";
+            Ok(Verdict::Skipped(reason.to_owned()))
+        });
+        return;
+    }
     let own = machine_release().unwrap_or_default();
     let mut places: BTreeMap<&str, Result<Place, String>> = BTreeMap::new();
     for &(suite, release) in SUITES.iter().filter(|(_, release)| *release != own) {

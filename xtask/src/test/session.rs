@@ -60,6 +60,11 @@ impl Session {
         self.filter.as_ref().is_none_or(|filter| format!("{group}/{name}").contains(filter.as_str()))
     }
 
+    /// Whether a group is to run that takes too long for every run: it is named, or all are.
+    pub fn is_asked_for(&self, group: &str) -> bool {
+        self.full || self.filter.as_ref().is_some_and(|filter| filter.starts_with(group))
+    }
+
     /// The software device, built when first asked for.
     pub fn simulator(&mut self) -> Result<&Simulator, String> {
         let built =
