@@ -13,7 +13,8 @@ pub const BUILD: &[&str] = &["binutils", "gcc", "libc6-dev", "libclang-dev", "li
 pub const DEMO: &[&str] = &["ibverbs-providers", "ibverbs-utils", "perftest"];
 
 /// What the tests run beside both.
-pub const TEST: &[&str] = &["libucx-dev", "python3-pyverbs", "rdmacm-utils", "ucx-utils", "xz-utils"];
+pub const TEST: &[&str] =
+    &["iproute2", "libucx-dev", "python3-pyverbs", "rdmacm-utils", "ucx-utils", "xz-utils"];
 
 /// What counting instructions takes.
 pub const BENCH: &[&str] = &["valgrind"];
