@@ -40,6 +40,7 @@ mod hook_ioctl;
 mod hook_paths;
 mod hook_signals;
 mod hook_socket;
+mod hook_unmap;
 mod hook_write;
 
 /// Runs when the library is loaded, mostly: nothing depends on it.
@@ -54,6 +55,7 @@ static CONSTRUCTOR: extern "C" fn() = {
             hook_signals::unblock_bus_error();
         }
         hook_paths::resolve_all();
+        hook_unmap::resolve();
         hook_write::resolve();
     }
     construct

@@ -104,6 +104,16 @@ pub fn forget(token: u64) {
     }
 }
 
+/// Forgets what overlaps `length` bytes from `start` on, which are being unmapped.
+pub fn forget_range(start: u64, length: u64) {
+    let end = start.saturating_add(length);
+    for entry in &CACHE {
+        if entry.read().is_some_and(|mapping| mapping.start < end && start < mapping.end) {
+            entry.write(&Mapping::default());
+        }
+    }
+}
+
 /// Looks `address` up in the map, among files of device `bar_device`, and remembers it.
 pub fn look_up(address: u64, bar_device: u64) -> Option<Place> {
     let descriptor = match system::open(c"/proc/self/maps") {
@@ -228,6 +238,12 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(remembered(address + 4096), None);
         forget(status.st_ino);
         assert_eq!(remembered(address + 64), None);
+        assert_eq!(look_up(address, status.st_dev), Some(Place { token: status.st_ino, offset: 8192 }));
+        forget_range(address - 4096, 4096);
+        forget_range(address + 4096, u64::MAX);
+        assert!(remembered(address).is_some());
+        forget_range(address + 4095, 1);
+        assert_eq!(remembered(address), None);
         // SAFETY: what was mapped and opened above.
         unsafe { libc::munmap(address as *mut libc::c_void, 4096) };
         system::close(descriptor);
