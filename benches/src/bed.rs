@@ -5,17 +5,20 @@ use std::ptr::null_mut;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-use irdma_tests::context::{Context, Pd, check_destroyed};
+use irdma_tests::context::{Context, Pd};
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::CqEx;
+use irdma_tests::device::{Device, feature};
+use irdma_tests::domain::{ThreadDomain, attributes, try_parent};
 use irdma_tests::fixtures::Q_KEY;
-use irdma_tests::memory::Mr;
+use irdma_tests::memory::{ALL_ACCESS, Buffer, Mr};
 use irdma_tests::qp::{Ah, Connection, Qp, QpOptions};
 use irdma_tests::srq::Srq;
 use irdma_tests::sys::*;
 
 use crate::requests::Requests;
 use crate::row::Handles;
+use crate::rows::post_send::{addressed, send};
 
 /// Work requests of a round.
 pub const ROUND: usize = 64;
@@ -27,7 +30,7 @@ pub const MESSAGE: usize = 64;
 const FIRST_GENERATION_INLINE: u32 = 48;
 
 /// Entries of each completion queue: several rounds.
-const ENTRIES: u32 = 1024;
+pub const ENTRIES: u32 = 1024;
 
 /// Every kind of bed, those that the provider offers.
 pub struct Beds {
@@ -52,11 +55,11 @@ impl Beds {
     pub fn new() -> Beds {
         let pd = Pd::new(&Context::open());
         let context = pd.context();
-        let plain = || [(); 2].map(|()| Cq::new(context, ENTRIES as i32));
+        let plain = || [(); 2].map(|()| queue(context));
         let extended = || Some([extended_queue(context, 0)?, extended_queue(context, 0)?]);
         Beds {
             connected: Rc::new(Bed::connected(create(&pd, &plain(), IBV_QPT_RC))),
-            datagram: try_create(&pd, &plain(), IBV_QPT_UD).map(Bed::datagram).map(Rc::new),
+            datagram: Bed::datagram(&pd, &plain()).map(Rc::new),
             extended: extended().map(|queues| Rc::new(Bed::connected(create(&pd, &queues, IBV_QPT_RC)))),
             shared: Bed::shared(&pd, plain()).map(Rc::new),
             single: Bed::single_threaded(&pd, |pd, queues| Some(create(pd, queues, IBV_QPT_RC))),
@@ -77,25 +80,40 @@ pub struct Bed {
     srq: Option<Arc<Srq>>,
     receives: Requests<ibv_recv_wr>,
     reclaim: Requests<ibv_send_wr>,
-    /// Lives longer than all of the above.
-    _domain: Option<ThreadDomain>,
 }
 
 impl Bed {
     /// Connects an RC queue pair to itself.
     fn connected(qp: Qp) -> Bed {
-        let context = qp.context();
-        let gid = context.gid(i32::from(context.gid_index()));
-        qp.connect(Connection::default(), qp.number(), gid);
+        connect(&qp);
+        // What sets up an iWARP connection completes: the C provider shows it.
+        step();
+        qp.send_cq().poll(16);
         Bed::started(qp, None)
     }
 
-    /// Starts a UD queue pair.
-    fn datagram(qp: Qp) -> Bed {
+    /// Starts a UD queue pair, if the device has them and the provider can address it: that of rdma-core 65
+    /// cuts the numbers of the address handles of GEN3.
+    fn datagram(pd: &Arc<Pd>, queues: &[Arc<Cq>; 2]) -> Option<Bed> {
+        let qp = try_create(pd, queues, IBV_QPT_UD)?;
         qp.start_datagrams(Q_KEY);
-        let context = qp.context();
-        let ah = Ah::new(qp.pd(), context.gid(i32::from(context.gid_index())));
-        Bed::started(qp, Some(ah))
+        let context = pd.context();
+        let ah = Ah::new(pd, context.gid(i32::from(context.gid_index())));
+        let bed = Bed::started(qp, Some(ah));
+        bed.reaches_itself().then_some(bed)
+    }
+
+    /// Whether a datagram arrives.
+    fn reaches_itself(&self) -> bool {
+        let element = [self.mr.sge(0, 2 * MESSAGE)];
+        let receive = Requests::new(1, 1, &ibv_recv_wr::default(), &element);
+        let send = Requests::new(1, 1, &addressed(self, send()), &[self.mr.sge(0, MESSAGE)]);
+        assert_eq!(receive.post(self.qp.raw()) | send.post(self.qp.raw()), 0, "post");
+        step();
+        let sent = self.qp.send_cq().poll(1);
+        let received = self.qp.recv_cq().poll(1);
+        [sent, received].iter().flatten().filter(|completion| completion.status == IBV_WC_SUCCESS).count()
+            == 2
     }
 
     /// With a shared receive queue, if the provider has them.
@@ -111,15 +129,15 @@ impl Bed {
         pd: &Arc<Pd>,
         create: impl FnOnce(&Arc<Pd>, &[Arc<Cq>; 2]) -> Option<Qp>,
     ) -> Option<Rc<Bed>> {
-        let domain = ThreadDomain::new(pd)?;
+        let domain = ThreadDomain::try_new(pd.context(), 0).ok()?;
+        let parent = try_parent(pd, Some(&domain), &mut attributes(pd, Some(&domain))).ok()?;
         let queue = || extended_queue(pd.context(), IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
         let queues = [queue()?, queue()?];
-        let bed = Bed::connected(create(&domain.parent()?, &queues)?);
-        Some(Rc::new(Bed { _domain: Some(domain), ..bed }))
+        Some(Rc::new(Bed::connected(create(&parent, &queues)?)))
     }
 
     fn started(qp: Qp, ah: Option<Ah>) -> Bed {
-        let mr = Mr::fresh(qp.pd(), 4096);
+        let mr = memory(qp.pd());
         // Room for a datagram's header too.
         let element = mr.sge(0, 2 * MESSAGE);
         let receives = Requests::new(ROUND, 16, &ibv_recv_wr::default(), &[element]);
@@ -128,7 +146,7 @@ impl Bed {
         write.wr.rdma.remote_addr = mr.address();
         write.wr.rdma.rkey = mr.rkey();
         let reclaim = Requests::new(1, 1, &write, &[element]);
-        Bed { qp, mr, ah, srq: None, receives, reclaim, _domain: None }
+        Bed { qp, mr, ah, srq: None, receives, reclaim }
     }
 
     /// What the verbs are called on.
@@ -141,6 +159,7 @@ impl Bed {
             srq: self.srq.as_ref().map_or(null_mut(), |srq| srq.raw()),
             send_cq: self.qp.send_cq().raw(),
             recv_cq: self.qp.recv_cq().raw(),
+            are_hollow: false,
         }
     }
 
@@ -158,7 +177,8 @@ impl Bed {
         step();
         for (queue, count) in [(self.qp.send_cq(), sent), (self.qp.recv_cq(), received)] {
             let completions = queue.poll(count + 1);
-            assert!(completions.iter().all(|completion| completion.status == IBV_WC_SUCCESS));
+            let failed = completions.iter().find(|completion| completion.status != IBV_WC_SUCCESS);
+            assert!(failed.is_none(), "{failed:#?}");
             assert_eq!(completions.len(), count, "completions");
         }
     }
@@ -168,6 +188,46 @@ impl Bed {
         assert_eq!(self.reclaim.post(self.qp.raw()), 0, "post_send");
         self.drain(1, 0);
     }
+}
+
+/// A plain completion queue.
+pub fn queue(context: &Arc<Context>) -> Arc<Cq> {
+    Cq::new(context, ENTRIES as i32)
+}
+
+/// Memory that everything may be done with.
+pub fn memory(pd: &Arc<Pd>) -> Mr {
+    Mr::new(pd, &Arc::new(Buffer::new(4096)), access() as i32)
+}
+
+/// Connects an RC queue pair to itself.
+pub fn connect(qp: &Qp) {
+    let context = qp.context();
+    let gid = context.gid(i32::from(context.gid_index()));
+    qp.connect(Connection { access: access(), ..Connection::default() }, qp.number(), gid);
+}
+
+/// An RC queue pair for so many requests of one element in each queue, all of which complete in `cq`.
+pub fn small(pd: &Arc<Pd>, cq: &Arc<Cq>, depth: u32) -> Qp {
+    Qp::new(pd, cq, cq, small_options(depth))
+}
+
+/// The shape of such queue pairs.
+pub fn small_options(depth: u32) -> QpOptions {
+    QpOptions {
+        max_send_wr: depth,
+        max_recv_wr: depth,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+        ..QpOptions::default()
+    }
+}
+
+/// What everybody may do with the memory.
+fn access() -> u32 {
+    let atomics = if Device::present().has(feature::ATOMIC_OPS) { IBV_ACCESS_REMOTE_ATOMIC } else { 0 };
+    ALL_ACCESS as u32 | atomics
 }
 
 /// The shape of every queue pair.
@@ -213,42 +273,12 @@ fn try_create_building(pd: &Arc<Pd>, [send, receive]: &[Arc<Cq>; 2]) -> Option<Q
     (!raw.is_null()).then(|| Qp::own(raw, pd, [send, receive], attributes.cap))
 }
 
-/// The promise that one thread at a time uses what is created under it.
-struct ThreadDomain {
-    raw: *mut ibv_td,
-    pd: Arc<Pd>,
-}
-
-impl ThreadDomain {
-    fn new(pd: &Arc<Pd>) -> Option<ThreadDomain> {
-        let mut attributes = ibv_td_init_attr::default();
-        // SAFETY: the context is open.
-        let raw = unsafe { ibv_alloc_td(pd.context().raw(), &mut attributes) };
-        (!raw.is_null()).then(|| ThreadDomain { raw, pd: Arc::clone(pd) })
-    }
-
-    /// A protection domain under it.
-    fn parent(&self) -> Option<Arc<Pd>> {
-        let context = self.pd.context();
-        let mut attributes =
-            ibv_parent_domain_init_attr { pd: self.pd.raw(), td: self.raw, ..Default::default() };
-        // SAFETY: the context is open, both domains are alive.
-        let raw = unsafe { ibv_alloc_parent_domain(context.raw(), &mut attributes) };
-        (!raw.is_null()).then(|| Arc::new(Pd::own(raw, context)))
-    }
-}
-
-impl Drop for ThreadDomain {
-    fn drop(&mut self) {
-        // SAFETY: what was created under it has gone before.
-        let result = unsafe { ibv_dealloc_td(self.raw) };
-        check_destroyed("dealloc_td", result);
-    }
-}
-
 /// A completion queue with the extended interface and those `IBV_CREATE_CQ_ATTR_*` flags.
 fn extended_queue(context: &Arc<Context>, flags: u32) -> Option<Arc<Cq>> {
-    let mut attributes = CqEx::attributes(ENTRIES, u64::from(IBV_WC_STANDARD_FLAGS));
+    if Device::present().generation == 1 {
+        return None;
+    }
+    let mut attributes = CqEx::attributes(ENTRIES, u64::from(IBV_WC_EX_WITH_BYTE_LEN));
     if flags != 0 {
         attributes.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
         attributes.flags = flags;

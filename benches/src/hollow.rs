@@ -22,8 +22,13 @@ macro_rules! function {
     };
 }
 
-/// Objects of a hollow provider. They are never freed.
+/// Objects of a hollow provider, for a thread. They are never freed.
 pub fn handles() -> Handles {
+    thread_local! { static HANDLES: Handles = make(); }
+    HANDLES.with(|handles| *handles)
+}
+
+fn make() -> Handles {
     // SAFETY: in these structs of C all bytes zero are null pointers, absent functions and zeroes.
     let (mut context, mut qp, mut srq, mut cq): (ibv_context, ibv_qp_ex, ibv_srq, ibv_cq_ex) =
         unsafe { (zeroed(), zeroed(), zeroed(), zeroed()) };
@@ -55,5 +60,5 @@ pub fn handles() -> Handles {
     cq.read_wc_flags = function!();
     let cq = Box::into_raw(Box::new(cq));
 
-    Handles { qp: qp.cast(), qp_ex: qp, srq, send_cq: cq.cast(), recv_cq: cq.cast() }
+    Handles { qp: qp.cast(), qp_ex: qp, srq, send_cq: cq.cast(), recv_cq: cq.cast(), are_hollow: true }
 }

@@ -1,7 +1,7 @@
 //! A row of the table: what is measured, and what has to be done around it.
 
-use std::sync::OnceLock;
-use std::time::Instant;
+use std::ptr::null_mut;
+use std::time::Duration;
 
 use irdma_tests::sys::{ibv_cq, ibv_qp, ibv_qp_ex, ibv_srq};
 
@@ -20,12 +20,43 @@ pub struct Handles {
     pub send_cq: *mut ibv_cq,
     /// Queue of its receives.
     pub recv_cq: *mut ibv_cq,
+    /// They are hollow.
+    pub are_hollow: bool,
 }
 
-// SAFETY: handles of hollow objects, the only ones that are shared, are never written through.
-unsafe impl Send for Handles {}
-// SAFETY: as above.
-unsafe impl Sync for Handles {}
+/// How often a row is run.
+#[derive(Clone, Copy)]
+pub struct Rounds {
+    /// Before any is measured: every code path has been taken, every cache is filled.
+    pub warm_up: u32,
+    /// Of the two runs whose difference is counted: what the first rounds do beside their work cancels.
+    pub counted: [u32; 2],
+    /// Rounds whose median is the row's time.
+    pub timed: usize,
+}
+
+impl Default for Handles {
+    /// None.
+    fn default() -> Handles {
+        Handles {
+            qp: null_mut(),
+            qp_ex: null_mut(),
+            srq: null_mut(),
+            send_cq: null_mut(),
+            recv_cq: null_mut(),
+            are_hollow: false,
+        }
+    }
+}
+
+impl Rounds {
+    /// Of some dozen operations each.
+    pub const SHORT: Rounds = Rounds { warm_up: 4, counted: [6, 38], timed: 101 };
+    /// With much to do around what is measured.
+    pub const LABORIOUS: Rounds = Rounds { warm_up: 2, counted: [2, 10], timed: 31 };
+    /// Of a thousand operations each.
+    pub const LONG: Rounds = Rounds { warm_up: 1, counted: [1, 2], timed: 3 };
+}
 
 /// A row. It runs in rounds, each of one or more parts that are measured.
 pub trait Row {
@@ -37,6 +68,16 @@ pub trait Row {
 
     /// Functions of the provider that a round calls.
     fn calls(&self) -> u32;
+
+    /// How many rounds.
+    fn rounds(&self) -> Rounds {
+        Rounds::SHORT
+    }
+
+    /// Which time is the row's.
+    fn clock(&self) -> Clock {
+        Clock::Wall
+    }
 
     /// Parts of a round.
     fn parts(&self) -> u32 {
@@ -71,19 +112,37 @@ pub fn run(row: &dyn Row, mut around: impl FnMut(&mut dyn FnMut() -> i64) -> i64
 
 /// Runs the measured parts of a round on the hollow provider.
 pub fn run_hollow(row: &dyn Row, mut around: impl FnMut(&mut dyn FnMut() -> i64) -> i64) {
-    static HOLLOW: OnceLock<Handles> = OnceLock::new();
-    let handles = *HOLLOW.get_or_init(hollow::handles);
+    let handles = hollow::handles();
     for part in 0..row.parts() {
         around(&mut || row.measured(part, handles));
     }
 }
 
+/// Which time is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// What passes.
+    Wall,
+    /// The processor's for this thread, in the program and in the kernel: not that of the device.
+    Own,
+}
+
+impl Clock {
+    fn now(self) -> Duration {
+        let clock = if self == Clock::Wall { libc::CLOCK_MONOTONIC } else { libc::CLOCK_THREAD_CPUTIME_ID };
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the result is valid for the call, which cannot fail with these clocks.
+        unsafe { libc::clock_gettime(clock, &mut now) };
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    }
+}
+
 /// Adds the nanoseconds that a part takes to `total`.
-pub fn timing(total: &mut u64) -> impl FnMut(&mut dyn FnMut() -> i64) -> i64 {
-    |measured| {
-        let start = Instant::now();
+pub fn timing(clock: Clock, total: &mut u64) -> impl FnMut(&mut dyn FnMut() -> i64) -> i64 {
+    move |measured| {
+        let start = clock.now();
         let outcome = measured();
-        *total += start.elapsed().as_nanos() as u64;
+        *total += (clock.now() - start).as_nanos() as u64;
         outcome
     }
 }

@@ -19,14 +19,24 @@ pub struct Newest {
 }
 
 impl Newest {
-    /// Fetches and builds it.
+    /// Fetches and builds it, with what rdma-core's Python tests run.
     pub fn build() -> Result<Newest> {
+        Newest::with(suites::program_root)
+    }
+
+    /// Fetches and builds it, with what counts instructions.
+    pub fn for_counting() -> Result<Newest> {
+        Newest::with(suites::counting_root)
+    }
+
+    /// Fetches and builds it, with the root that `of_suite` makes.
+    fn with(of_suite: impl FnOnce(&str) -> Result<PathBuf>) -> Result<Newest> {
         ensure!(
             rustix::process::geteuid().is_root(),
             "rdma-core 65 needs root, to mount the file system that its programs see"
         );
         let plugin = plugin::build(Some(&suites::development_root("forky")?))?;
-        Ok(Newest { plugin: plugin.library, root: suites::program_root("forky")? })
+        Ok(Newest { plugin: plugin.library, root: of_suite("forky")? })
     }
 
     /// The words in front of a program's that run it, and what it starts, on that release.

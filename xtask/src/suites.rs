@@ -19,6 +19,9 @@ const DEVELOPMENT: &[&str] = &["libibverbs1", "libibverbs-dev"];
 const PROGRAMS: &[&str] =
     &["coreutils", "dash", "ibverbs-providers", "iproute2", "python3", "python3-pyverbs"];
 
+/// Packages with what counts the instructions of programs on another release.
+const COUNTING: &[&str] = &["coreutils", "dash", "ibverbs-providers", "valgrind"];
+
 /// Packages with programs that show the plugin at work on another release.
 const TOOLS: &[&str] = &["coreutils", "dash", "dpkg", "ibverbs-providers", "ibverbs-utils", "perftest"];
 
@@ -60,6 +63,11 @@ pub fn development_root(suite: &str) -> Result<PathBuf> {
 /// A root in which `suite`'s Python finds its pyverbs, with all that both depend on.
 pub fn program_root(suite: &str) -> Result<PathBuf> {
     unpacked_root(suite, "programs", PROGRAMS)
+}
+
+/// A root with `suite`'s valgrind, with all that it depends on.
+pub fn counting_root(suite: &str) -> Result<PathBuf> {
+    unpacked_root(suite, "counting", COUNTING)
 }
 
 /// A root with `suite`'s programs that measure and show, with all that they depend on.

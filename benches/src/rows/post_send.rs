@@ -42,6 +42,16 @@ pub fn read() -> ibv_send_wr {
     signaled(IBV_WR_RDMA_READ)
 }
 
+/// A signaled atomic addition.
+pub fn fetch_add() -> ibv_send_wr {
+    signaled(IBV_WR_ATOMIC_FETCH_AND_ADD)
+}
+
+/// A signaled atomic comparison and exchange.
+pub fn compare_swap() -> ibv_send_wr {
+    signaled(IBV_WR_ATOMIC_CMP_AND_SWP)
+}
+
 /// The same, its data taken at once.
 pub fn inline(like: ibv_send_wr) -> ibv_send_wr {
     ibv_send_wr { send_flags: like.send_flags | IBV_SEND_INLINE, ..like }
@@ -63,6 +73,11 @@ pub fn addressed(bed: &Bed, mut like: ibv_send_wr) -> ibv_send_wr {
         (None, IBV_WR_RDMA_WRITE | IBV_WR_RDMA_READ) => {
             like.wr.rdma.remote_addr = bed.mr.address();
             like.wr.rdma.rkey = bed.mr.rkey();
+        }
+        (None, IBV_WR_ATOMIC_FETCH_AND_ADD | IBV_WR_ATOMIC_CMP_AND_SWP) => {
+            like.wr.atomic.remote_addr = bed.mr.address();
+            like.wr.atomic.rkey = bed.mr.rkey();
+            (like.wr.atomic.compare_add, like.wr.atomic.swap) = (1, 2);
         }
         (None, _) => {}
     }

@@ -2,17 +2,16 @@
 
 use super::session::{Counts, Session, Verdict};
 use crate::bench::{Accepted, Program};
-use crate::sim::Provider;
 
 /// Every accepted figure.
 pub fn check(session: &mut Session) {
     session.check_on_device("instructions", "accepted figures", |simulator, folder| {
         let program = Program::build(simulator, folder)?;
-        let measured = program.instructions(Provider::Ours, Accepted::GENERATION, "")?;
+        let measured = Accepted::measure(&program, "")?;
         let accepted = Accepted::load()?;
         let comparison = accepted.compare(&measured);
         if !comparison.better.is_empty() {
-            println!("        better, to be committed (`cargo xtask bench --instructions --accept`):");
+            println!("        better, to be committed (`cargo xtask bench --accept`):");
         }
         for line in &comparison.better {
             println!("            {line}");
