@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
+use super::lanes::Share;
 use crate::process::kill_left_over;
 use crate::sim::Simulator;
 use crate::workspace::target;
@@ -26,6 +27,25 @@ pub enum Verdict {
     Counted(Counts),
 }
 
+/// What became of a group's checks.
+#[derive(Default)]
+pub struct Group {
+    /// Their outcomes.
+    pub counts: Counts,
+    /// The time they took, one by one.
+    pub time: Duration,
+}
+
+impl Group {
+    /// Adds what became of others.
+    pub fn add(&mut self, other: Group) {
+        self.counts.passed += other.counts.passed;
+        self.counts.failed.extend(other.counts.failed);
+        self.counts.skipped.extend(other.counts.skipped);
+        self.time += other.time;
+    }
+}
+
 /// Outcomes of another runner's tests.
 #[derive(Default)]
 pub struct Counts {
@@ -43,16 +63,32 @@ pub struct Session {
     pub full: bool,
     filter: Option<String>,
     logs: PathBuf,
-    groups: BTreeMap<String, Counts>,
-    times: BTreeMap<String, Duration>,
+    groups: BTreeMap<String, Group>,
     simulator: Option<Result<Simulator, String>>,
+    /// With the other lanes, if this is one.
+    share: Option<Share>,
+    /// How many checks there are, while they are counted instead of carried out.
+    counted: Option<usize>,
 }
 
 impl Session {
     /// A run of the checks whose name contains `filter`.
     pub fn new(full: bool, filter: Option<String>) -> Result<Session> {
         let logs = target().join("test-logs");
-        Ok(Session { full, filter, logs, groups: BTreeMap::new(), times: BTreeMap::new(), simulator: None })
+        Ok(Session {
+            full,
+            filter,
+            logs,
+            groups: BTreeMap::new(),
+            simulator: None,
+            share: None,
+            counted: None,
+        })
+    }
+
+    /// That part of a run which falls to a lane.
+    pub fn lane(full: bool, filter: Option<String>, share: Share) -> Result<Session> {
+        Ok(Session { share: Some(share), ..Session::new(full, filter)? })
     }
 
     /// Whether the filter lets a check run.
@@ -74,9 +110,35 @@ impl Session {
 
     /// Carries out one check unless the filter leaves it out. `check` gets a folder for its files.
     pub fn check(&mut self, group: &str, name: &str, check: impl FnOnce(&Path) -> Result<Verdict>) {
-        if !self.wants(group, name) {
+        if !self.wants(group, name) || !self.is_due(group, name) {
             return;
         }
+        self.carry_out(group, name, check);
+    }
+
+    /// How many checks the filter leaves of those that `checks` would carry out.
+    pub fn count(&mut self, checks: impl FnOnce(&mut Session)) -> usize {
+        self.counted = Some(0);
+        checks(self);
+        self.counted.take().unwrap_or_default()
+    }
+
+    /// Whether no other lane has the check. One that cannot tell fails it.
+    fn is_due(&mut self, group: &str, name: &str) -> bool {
+        if let Some(count) = &mut self.counted {
+            *count += 1;
+            return false;
+        }
+        match self.share.as_mut().map_or(Ok(true), Share::claim) {
+            Ok(is_ours) => is_ours,
+            Err(error) => {
+                self.note(group, name, Err(error), Duration::ZERO);
+                false
+            }
+        }
+    }
+
+    fn carry_out(&mut self, group: &str, name: &str, check: impl FnOnce(&Path) -> Result<Verdict>) {
         let folder = self.logs.join(group).join(name.replace(|letter: char| !letter.is_alphanumeric(), "_"));
         let started = Instant::now();
         let _ = fs::remove_dir_all(&folder);
@@ -95,7 +157,7 @@ impl Session {
         name: &str,
         check: impl FnOnce(&Simulator, &Path) -> Result<Verdict>,
     ) {
-        if !self.wants(group, name) {
+        if !self.wants(group, name) || !self.is_due(group, name) {
             return;
         }
         // Out of the session for the time of the check, which has the session for itself.
@@ -104,14 +166,14 @@ impl Session {
             return;
         }
         let Some(Ok(simulator)) = self.simulator.take() else { return };
-        self.check(group, name, |folder| check(&simulator, folder));
+        self.carry_out(group, name, |folder| check(&simulator, folder));
         self.simulator = Some(Ok(simulator));
     }
 
     fn note(&mut self, group: &str, name: &str, result: Result<Verdict>, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
-        *self.times.entry(group.to_owned()).or_default() += elapsed;
-        let counts = self.groups.entry(group.to_owned()).or_default();
+        let Group { counts, time } = self.groups.entry(group.to_owned()).or_default();
+        *time += elapsed;
         match result {
             Ok(Verdict::Passed) => {
                 counts.passed += 1;
@@ -145,13 +207,24 @@ impl Session {
         }
     }
 
+    /// Takes over what became of checks elsewhere.
+    pub fn add(&mut self, name: &str, group: Group) {
+        self.groups.entry(name.to_owned()).or_default().add(group);
+    }
+
+    /// The end of a lane: leaves what it has found to the run that started it.
+    pub fn hand_over(self) -> Result<()> {
+        let groups: Vec<_> = self.groups.iter().map(|(name, group)| (name.as_str(), group)).collect();
+        self.share.as_ref().context("not a lane")?.leave(&groups)
+    }
+
     /// Prints the summary; says whether nothing failed.
     pub fn conclude(self) -> bool {
         let first_line = |text: &String| text.lines().next().unwrap_or_default().to_owned();
         println!("\n{:<20} {:>7} {:>7} {:>8} {:>9}", "", "passed", "failed", "skipped", "time");
         let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-        for (group, counts) in &self.groups {
-            let time = self.times.get(group).copied().unwrap_or_default().as_secs_f64();
+        for (group, Group { counts, time }) in &self.groups {
+            let time = time.as_secs_f64();
             println!(
                 "{group:<20} {:>7} {:>7} {:>8} {time:>7.1} s",
                 counts.passed,
@@ -162,12 +235,12 @@ impl Session {
             failed += counts.failed.len();
             skipped += counts.skipped.len();
         }
-        for (group, counts) in &self.groups {
+        for (group, Group { counts, .. }) in &self.groups {
             for reason in &counts.skipped {
                 println!("skipped: {group}/{}", first_line(reason));
             }
         }
-        for (group, counts) in &self.groups {
+        for (group, Group { counts, .. }) in &self.groups {
             for failure in &counts.failed {
                 println!("failed: {group}/{}", first_line(failure));
             }

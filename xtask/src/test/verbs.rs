@@ -80,6 +80,11 @@ fn run(
     counted(&mut command, folder)
 }
 
+/// Builds the programs.
+pub fn build() -> Result<()> {
+    binaries().map(|_| ())
+}
+
 /// The integration tests' binaries of the package, built.
 fn binaries() -> Result<Vec<PathBuf>> {
     let mut build = cargo("test");
