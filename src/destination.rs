@@ -24,14 +24,10 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// That of a work request that is a plain send, write or read.
-    ///
-    /// # Safety
-    /// There is one.
+    /// That of a send, or else of a write or read.
     #[inline(always)]
-    pub unsafe fn of_simple(qp: &QueuePair, work: *const ibv_send_wr) -> Destination {
-        // SAFETY: as the caller promises.
-        if unsafe { (*work).opcode } != IBV_WR_SEND {
+    pub fn of_plain(qp: &QueuePair, is_send: bool) -> Destination {
+        if !is_send {
             Destination::Memory
         } else if qp.queues.service() == Service::Connected {
             Destination::Peer

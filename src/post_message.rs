@@ -32,7 +32,7 @@ pub unsafe fn post_other<G: Generation>(
     // SAFETY: as the caller promises; there is one.
     unsafe {
         if (*request).send_flags & IBV_SEND_INLINE != 0 {
-            post_inline::<G>(qp, request, refused, start)
+            post_inline::<G, false>(qp, request, refused, start)
         } else {
             post_immediate::<G>(qp, request, refused, start)
         }
@@ -53,43 +53,13 @@ pub unsafe fn post_several<G: Generation>(
     // SAFETY: as the caller promises; there is one.
     unsafe {
         let work = &*request;
-        let Some(list) = some_of(work) else { return post_with_room::<G>(qp, request, refused, start) };
-        let taker = if work.opcode == IBV_WR_RDMA_READ { Taker::Read } else { Taker::Message };
+        let taker = || if work.opcode == IBV_WR_RDMA_READ { Taker::Read } else { Taker::Message };
+        let Some(list) = some_of(qp, work, taker) else {
+            return post_with_room::<G>(qp, request, refused, start);
+        };
         let batch = qp.queues.send.batch::<G>();
         let started = batch.start_fragments(list, taker, None);
-        if let Err(Obstacle::InTheWay) = started {
-            return pad_for_several::<G>(qp, request, refused, batch.start());
-        }
-        go_on(qp, request, refused, batch, started, || Destination::of_simple(qp, work))
-    }
-}
-
-/// As [`post_several`], where the chunk of the ring has too little left.
-///
-/// # Safety
-/// As for [`post_several`].
-#[inline(never)]
-unsafe fn pad_for_several<G: Generation>(
-    qp: &QueuePair,
-    request: *mut ibv_send_wr,
-    refused: *mut *mut ibv_send_wr,
-    start: u32,
-) -> c_int {
-    // SAFETY: as the caller promises; there is one.
-    unsafe {
-        let work = &*request;
-        if work.num_sge == 1 {
-            // It is the run that has ended, of which lists take care.
-            return post_list::<G>(qp, request, refused, start);
-        }
-        let taker = if work.opcode == IBV_WR_RDMA_READ { Taker::Read } else { Taker::Message };
-        if let Some(list) = some_of(work)
-            && has_receiver(qp, work)
-            && qp.queues.send.batch::<G>().pad_for_fragments(list, taker)
-        {
-            return post_several::<G>(qp, request, refused, start);
-        }
-        post_with_room::<G>(qp, request, refused, start)
+        go_on(qp, request, refused, batch, started, || Destination::of_plain(qp, work.opcode == IBV_WR_SEND))
     }
 }
 
@@ -110,46 +80,24 @@ unsafe fn post_immediate<G: Generation>(
         if !WITH_IMMEDIATE.can_be_posted(qp, work.opcode) {
             return post_list::<G>(qp, request, refused, start);
         }
-        let Some(list) = some_of(work) else { return post_with_room::<G>(qp, request, refused, start) };
+        let taker = || Taker::MessageWithImmediate;
+        let Some(list) = some_of(qp, work, taker) else {
+            return post_with_room::<G>(qp, request, refused, start);
+        };
         let batch = qp.queues.send.batch::<G>();
-        let started = batch.start_fragments(list, Taker::MessageWithImmediate, Some(immediate_of(work)));
-        if let Err(Obstacle::InTheWay) = started {
-            return pad_for_immediate::<G>(qp, request, refused, batch.start());
-        }
-        go_on(qp, request, refused, batch, started, || Destination::of(qp, work))
+        let started = batch.start_fragments(list, taker, Some(immediate_of(work)));
+        let is_send = work.opcode == IBV_WR_SEND_WITH_IMM;
+        go_on(qp, request, refused, batch, started, || Destination::of_plain(qp, is_send))
     }
 }
 
-/// As [`post_immediate`], where the chunk of the ring has too little left.
-///
-/// # Safety
-/// As for [`post_immediate`], for a message that can be posted.
-#[inline(never)]
-unsafe fn pad_for_immediate<G: Generation>(
-    qp: &QueuePair,
-    request: *mut ibv_send_wr,
-    refused: *mut *mut ibv_send_wr,
-    start: u32,
-) -> c_int {
-    // SAFETY: as the caller promises; there is one.
-    unsafe {
-        let work = &*request;
-        if let Some(list) = some_of(work)
-            && has_receiver(qp, work)
-            && qp.queues.send.batch::<G>().pad_for_fragments(list, Taker::MessageWithImmediate)
-        {
-            return post_immediate::<G>(qp, request, refused, start);
-        }
-        post_with_room::<G>(qp, request, refused, start)
-    }
-}
-
-/// Posts a list that begins with a work request whose data is taken into it.
+/// Posts a list that begins with a work request whose data is to be taken into it; `SIMPLE`: with a plain
+/// send, write or read, which the queue pair takes.
 ///
 /// # Safety
 /// As for `post_send`, under the send lock, which this releases.
 #[inline(never)]
-unsafe fn post_inline<G: Generation>(
+pub unsafe fn post_inline<G: Generation, const SIMPLE: bool>(
     qp: &QueuePair,
     request: *mut ibv_send_wr,
     refused: *mut *mut ibv_send_wr,
@@ -158,7 +106,10 @@ unsafe fn post_inline<G: Generation>(
     // SAFETY: as the caller promises; there is one.
     unsafe {
         let work = &*request;
-        if !OUTGOING.can_be_posted(qp, work.opcode) {
+        // What is read cannot be in the work request.
+        let can_be =
+            if SIMPLE { work.opcode != IBV_WR_RDMA_READ } else { OUTGOING.can_be_posted(qp, work.opcode) };
+        if !can_be {
             return post_list::<G>(qp, request, refused, start);
         }
         if work.num_sge != 1 {
@@ -168,39 +119,22 @@ unsafe fn post_inline<G: Generation>(
             return post_with_room::<G>(qp, request, refused, start);
         };
         let batch = qp.queues.send.batch::<G>();
-        let has_immediate = WITH_IMMEDIATE.has(work.opcode);
-        if has_immediate && !batch.takes_immediate_inline() {
+        let immediate = || (!SIMPLE && WITH_IMMEDIATE.has(work.opcode)).then(|| immediate_of(work));
+        if immediate().is_some() && !batch.takes_immediate_inline() {
             return post_with_room::<G>(qp, request, refused, start);
         }
         let Some(started) = batch.start_inline(piece) else {
-            return pad_for_inline::<G>(qp, request, refused, batch.start());
+            return post_with_room::<G>(qp, request, refused, batch.start());
         };
-        batch.set_immediate(&started, WITH_IMMEDIATE.has(work.opcode).then(|| immediate_of(work)));
-        go_on(qp, request, refused, batch, Ok(started), || Destination::of(qp, work))
-    }
-}
-
-/// As [`post_inline`], where the chunk of the ring has too little left.
-///
-/// # Safety
-/// As for [`post_inline`], for a message that can be posted.
-#[inline(never)]
-unsafe fn pad_for_inline<G: Generation>(
-    qp: &QueuePair,
-    request: *mut ibv_send_wr,
-    refused: *mut *mut ibv_send_wr,
-    start: u32,
-) -> c_int {
-    // SAFETY: as the caller promises; there is one.
-    unsafe {
-        let work = &*request;
-        if let Some([piece]) = some_of(work)
-            && has_receiver(qp, work)
-            && qp.queues.send.batch::<G>().pad_for_inline(piece.length)
-        {
-            return post_inline::<G>(qp, request, refused, start);
-        }
-        post_with_room::<G>(qp, request, refused, start)
+        batch.set_immediate(&started, immediate());
+        let destination = || {
+            if SIMPLE {
+                Destination::of_plain(qp, work.opcode == IBV_WR_SEND)
+            } else {
+                Destination::of(qp, work)
+            }
+        };
+        go_on(qp, request, refused, batch, Ok(started), destination)
     }
 }
 
@@ -213,7 +147,7 @@ unsafe fn go_on<'queue, G: Generation>(
     qp: &QueuePair,
     request: *mut ibv_send_wr,
     refused: *mut *mut ibv_send_wr,
-    batch: SendBatch<'queue, G>,
+    mut batch: SendBatch<'queue, G>,
     started: Result<Started<'queue>, Obstacle>,
     destination: impl FnOnce() -> Destination,
 ) -> c_int {
@@ -225,8 +159,12 @@ unsafe fn go_on<'queue, G: Generation>(
             Err(Obstacle::InTheWay) => return post_with_room::<G>(qp, request, refused, start),
             Err(Obstacle::Written) => return post_again::<G>(qp, request, refused, start),
         };
-        // Anew, so that no register keeps it while data is written.
-        let mut batch = qp.queues.send.batch::<G>();
+        if batch.needs_padding(&started) {
+            if !has_receiver(qp, request) {
+                return post_again::<G>(qp, request, refused, start);
+            }
+            batch.pad_before(&started);
+        }
         if !finish_started(&mut batch, request, started, destination, || header_of(qp, request)) {
             return post_again::<G>(qp, request, refused, batch.start());
         }
@@ -237,18 +175,22 @@ unsafe fn go_on<'queue, G: Generation>(
     }
 }
 
-/// The elements of a work request, if it has any and they are not absurdly many.
+/// The elements of a work request, if it has any and they are not too many.
 ///
 /// # Safety
 /// What the request points to is valid.
 #[inline(always)]
-unsafe fn some_of(work: &ibv_send_wr) -> Option<&[Sge]> {
-    let list = work.sg_list.cast::<Sge>();
-    if list.is_null() || !(1..16).contains(&work.num_sge) {
+unsafe fn some_of<'list>(
+    qp: &QueuePair,
+    work: &'list ibv_send_wr,
+    taker: impl FnOnce() -> Taker,
+) -> Option<&'list [Sge]> {
+    let (list, pieces) = (work.sg_list.cast::<Sge>(), work.num_sge as u32);
+    if list.is_null() || !qp.queues.send.takes(pieces, taker) {
         return None;
     }
     // SAFETY: as the caller promises; the types are laid out alike.
-    Some(unsafe { core::slice::from_raw_parts(list, work.num_sge as usize) })
+    Some(unsafe { core::slice::from_raw_parts(list, pieces as usize) })
 }
 
 /// Posts a list of which something was written to the ring in vain.
@@ -281,6 +223,10 @@ unsafe fn post_with_room<G: Generation>(
 ) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
+        if (*request).num_sge == 1 && (*request).send_flags & IBV_SEND_INLINE == 0 {
+            // It is the run that has ended, of which lists take care.
+            return post_list::<G>(qp, request, refused, start);
+        }
         match place_out_of_line::<G>(qp, &*request) {
             Err(refusal) => refuse::<G>(qp, request, refused, start, refusal),
             Ok(()) if (*request).next.is_null() => announce(qp, qp.queues.send.batch_from::<G>(start)),

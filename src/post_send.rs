@@ -11,7 +11,7 @@ use irdma_hw::registers;
 use rdma_core_sys::bindings::*;
 
 use crate::destination::{Destination, finish_started};
-use crate::post_message::{place_out_of_line, post_other, post_several};
+use crate::post_message::{place_out_of_line, post_inline, post_other, post_several};
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
 use crate::refusal;
@@ -33,10 +33,18 @@ unsafe extern "C" fn post_send<G: Generation>(
         let mut batch = qp.queues.send.batch::<G>();
         let start = batch.start();
         let Some(work) = request.as_ref() else { return post_list::<G>(qp, request, refused, start) };
-        if !is_simple(qp, work) {
+        if !is_plain(qp, work) {
             return post_other::<G>(qp, request, refused, start);
         }
-        if !place_simply(&mut batch, work, || Destination::of_simple(qp, work), || header_of(qp, work)) {
+        if work.send_flags & IBV_SEND_INLINE != 0 {
+            return post_inline::<G, true>(qp, request, refused, start);
+        }
+        if !place_simply(
+            &mut batch,
+            work,
+            || Destination::of_plain(qp, work.opcode == IBV_WR_SEND),
+            || header_of(qp, work),
+        ) {
             return post_several::<G>(qp, request, refused, start);
         }
         if !work.next.is_null() {
@@ -107,7 +115,8 @@ unsafe fn place_alike<G: Generation>(qp: &QueuePair, mut request: *mut ibv_send_
     unsafe {
         let mut batch = qp.queues.send.batch::<G>();
         let kind = kind_of(request);
-        let (destination, header) = (Destination::of_simple(qp, request), header_of(qp, request));
+        let (destination, header) =
+            (Destination::of_plain(qp, (*request).opcode == IBV_WR_SEND), header_of(qp, request));
         while place_simply(&mut batch, request, || destination, || header) {
             request = (*request).next;
             if request.is_null() || kind_of(request) != kind {
@@ -177,6 +186,20 @@ fn announce_in_error<G: Generation>(qp: &QueuePair, start: u32) -> c_int {
     registers::settled(0) as c_int
 }
 
+/// Whether a work request is a plain send, write or read, by its operation.
+///
+/// # Safety
+/// There is one.
+#[inline(always)]
+unsafe fn is_plain(qp: &QueuePair, work: *const ibv_send_wr) -> bool {
+    const _: () = assert!(IBV_WR_RDMA_WRITE | IBV_WR_RDMA_READ == IBV_WR_RDMA_READ);
+    // SAFETY: as the caller promises.
+    let opcode = unsafe { (*work).opcode };
+    // The mask lets these two pass and no other.
+    let has_remote = opcode & !IBV_WR_RDMA_READ == 0 && qp.queues.service() == Service::Connected;
+    has_remote || opcode == IBV_WR_SEND
+}
+
 /// Whether operation and flags of a work request are such as need no more than its one element
 /// and perhaps a destination: [`place_simply`] is to be tried.
 ///
@@ -184,12 +207,8 @@ fn announce_in_error<G: Generation>(qp: &QueuePair, start: u32) -> c_int {
 /// There is one.
 #[inline(always)]
 unsafe fn is_simple(qp: &QueuePair, work: *const ibv_send_wr) -> bool {
-    const _: () = assert!(IBV_WR_RDMA_WRITE | IBV_WR_RDMA_READ == IBV_WR_RDMA_READ);
     // SAFETY: as the caller promises.
-    let (opcode, flags) = unsafe { ((*work).opcode, (*work).send_flags) };
-    // The mask lets these two pass and no other.
-    let has_remote = opcode & !IBV_WR_RDMA_READ == 0 && qp.queues.service() == Service::Connected;
-    (has_remote || opcode == IBV_WR_SEND) && flags & IBV_SEND_INLINE == 0
+    unsafe { is_plain(qp, work) && (*work).send_flags & IBV_SEND_INLINE == 0 }
 }
 
 /// Operation and flags.

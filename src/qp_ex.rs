@@ -180,8 +180,29 @@ unsafe fn set_list<G: Generation>(pair: &QueuePair, list: &[Sge]) {
 unsafe extern "C" fn set_inline_data<G: Generation>(qp: *mut ibv_qp_ex, data: *mut c_void, length: usize) {
     // Longer data is refused with the longest length there is.
     let length = u32::try_from(length).unwrap_or(u32::MAX);
-    // SAFETY: of ours; the data is readable, or too long to be read.
-    unsafe { set_inline::<G>(pair_of(qp), Sge { address: data.expose_provenance() as u64, length, key: 0 }) }
+    let data = Sge { address: data.expose_provenance() as u64, length, key: 0 };
+    // SAFETY: of ours; with a batch the lock is held. The data is readable, or too long to be read.
+    unsafe {
+        let pair = pair_of(qp);
+        let stage = pair.builder.stage.load(Relaxed);
+        if stage & !NEEDS_DESTINATION == NEEDS_DATA {
+            let batch = pair.builder.batch();
+            let mut held = pair.queues.send.resume::<G>(&batch.held);
+            if batch.request.header.opcode() != Opcode::RdmaRead as u8
+                && let Some(started) = held.start_inline(&data)
+            {
+                held.pad_before(&started);
+                held.set_immediate(&started, None);
+                held.set_remote(&started, batch.request.remote);
+                held.finish_started(started, batch.request.wr_id, batch.request.header);
+                batch.held = held.pause();
+                pair.builder.stage.store(stage & NEEDS_DESTINATION, Relaxed);
+                return;
+            }
+        }
+        // Out of line, so that the common case needs little stack.
+        set_inline::<G>(pair, data.address, data.length);
+    }
 }
 
 /// More than a work request has room for.
@@ -212,7 +233,7 @@ unsafe extern "C" fn set_inline_data_list<G: Generation>(
             }
         }
         let address = bytes.as_ptr().expose_provenance() as u64;
-        set_inline::<G>(pair, Sge { address, length: length as u32, key: 0 });
+        set_inline::<G>(pair, address, length as u32);
     }
 }
 
@@ -220,8 +241,9 @@ unsafe extern "C" fn set_inline_data_list<G: Generation>(
 ///
 /// # Safety
 /// With a batch, the caller holds the lock; the data is readable, or too long to be read.
-#[inline(always)]
-unsafe fn set_inline<G: Generation>(pair: &QueuePair, data: Sge) {
+#[inline(never)]
+unsafe fn set_inline<G: Generation>(pair: &QueuePair, address: u64, length: u32) {
+    let data = Sge { address, length, key: 0 };
     let stage = pair.builder.stage.load(Relaxed);
     if stage & (NEEDS_DATA | CLOSED | FAILED) != NEEDS_DATA {
         return pair.builder.misused();

@@ -175,6 +175,19 @@ impl<'ring> Quanta<'ring> {
         // SAFETY: as the caller promises.
         unsafe { self.first.cast::<u8>().add(byte).write(value) }
     }
+
+    /// Copies bytes to those from `byte` on.
+    ///
+    /// # Safety
+    /// They are readable; the ring goes so far, and nobody else uses those bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn copy<const SIZE: usize>(self, byte: usize, from: *const u8) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let bytes = from.cast::<[u8; SIZE]>().read();
+            self.first.cast::<u8>().add(byte).cast::<[u8; SIZE]>().write(bytes);
+        }
+    }
 }
 
 /// A [`QuantumRing`] by offsets in bytes.

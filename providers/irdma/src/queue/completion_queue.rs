@@ -94,8 +94,11 @@ impl CompletionQueue {
         room: &mut [MaybeUninit<Completion>],
     ) -> usize {
         let all = room.len();
-        // Not counting the one that is being taken.
-        let Some(mut left) = all.checked_sub(1) else { return 0 };
+        if all == 0 {
+            return 0;
+        }
+        // Counting the one that is being taken.
+        let mut left = all;
         let mut place = room.as_mut_ptr();
         if !self.has_unfinished {
             let mut cursor = self.ring.cursor(&self.shadow);
@@ -107,21 +110,21 @@ impl CompletionQueue {
                 }
                 if usual == Usual::Empty {
                     cursor.keep();
-                    return all - left - 1;
+                    return all - left;
                 }
-                let Some(less) = left.checked_sub(1) else {
+                left -= 1;
+                if left == 0 {
                     cursor.keep();
                     return all;
-                };
-                left = less;
+                }
                 // SAFETY: as above.
                 place = unsafe { place.add(1) };
             }
             cursor.keep();
         }
         // SAFETY: as above.
-        let rest = unsafe { core::slice::from_raw_parts_mut(place, left + 1) };
-        all - left - 1 + self.take_more::<G, D>(directory, rest)
+        let rest = unsafe { core::slice::from_raw_parts_mut(place, left) };
+        all - left + self.take_more::<G, D>(directory, rest)
     }
 
     /// Goes on with [`take_many`](Self::take_many) when something unusual came.

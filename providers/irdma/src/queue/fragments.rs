@@ -14,8 +14,8 @@ const BYTES: usize = 16;
 /// Where the fragments after the first quantum are.
 const FURTHER: usize = QUANTUM_BYTES;
 
-/// Fragments of this length are short: so many as a WQE can have are not too long together.
-const SHORT: u32 = 1 << 27;
+/// Fragments that are shorter than this together can be expressed, each and all.
+const SHORT: u64 = 1 << 31;
 
 // So that a piece of the program's can be read as the two words of a fragment.
 const _: () =
@@ -29,19 +29,15 @@ pub(super) fn descriptor<G: Generation>(sge: &Sge) -> u64 {
     if G::FRAGMENTS_CARRY_VALID { gen1.rotate_left(32) } else { gen1 }
 }
 
-/// The lengths of fragments, as far as two instructions for each can tell.
+/// The bytes of fragments together: so few as there are do not overflow 64 bits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lengths {
-    /// Modulo 2^32.
-    sum: Pair,
-    any: Pair,
-}
+pub(super) struct Lengths(u64);
 
 impl Lengths {
     /// Bytes of the list that was written. If they cannot be expressed, neither can what was written.
     #[inline(always)]
-    pub(super) fn total<G: Generation>(&self, list: &[Sge]) -> Option<u32> {
-        self.total_of_short::<G>().or_else(|| {
+    pub(super) fn total<G: Generation>(self, list: &[Sge]) -> Option<u32> {
+        self.total_if_short().or_else(|| {
             cold_path();
             total_length::<G>(list)
         })
@@ -49,21 +45,9 @@ impl Lengths {
 
     /// The same if that needs no other look at them.
     #[inline(always)]
-    pub(super) fn total_of_short<G: Generation>(&self) -> Option<u32> {
-        (self.any.length::<G>() < SHORT).then(|| self.sum.length::<G>())
+    pub(super) fn total_if_short(self) -> Option<u32> {
+        (self.0 < SHORT).then_some(self.0 as u32)
     }
-}
-
-/// Whether all pieces of a list are so short that they can be expressed, and so can all together.
-#[inline(always)]
-pub(super) fn are_short(list: &[Sge]) -> bool {
-    let mut any = 0;
-    for sge in list {
-        any |= sge.length;
-        // They are too few for the compiler to do several at a time.
-        registers::forget();
-    }
-    any < SHORT
 }
 
 /// Quanta of a WQE with so many slots for an immediate and fragments: one is in the first quantum,
@@ -80,22 +64,6 @@ pub(super) fn more_of<G: Generation>(slots: u32) -> u8 {
     (if G::EMPTY_FRAGMENT_COUNTS { slots & !1 } else { slots.saturating_sub(1) }) as u8
 }
 
-impl Pair {
-    /// A fragment without the valid bit.
-    #[inline(always)]
-    fn of<G: Generation>(sge: &Sge) -> Self {
-        // SAFETY: two words, as asserted above.
-        let gen1 = unsafe { Self::read((&raw const *sge).cast()) };
-        if G::FRAGMENTS_CARRY_VALID { gen1.with_second_exchanged() } else { gen1 }
-    }
-
-    /// Length of a fragment.
-    #[inline(always)]
-    fn length<G: Generation>(self) -> u32 {
-        (if G::FRAGMENTS_CARRY_VALID { self.second() >> 32 } else { self.second() }) as u32
-    }
-}
-
 /// Writes fragments into the quanta of a WQE, all but its header: the list from the first slot on,
 /// after an immediate if there is one. The header will be valid with `valid`.
 ///
@@ -110,15 +78,19 @@ pub(super) unsafe fn write<G: Generation>(
     list: &[Sge],
 ) -> Lengths {
     debug_assert!(valid & !VALID == 0);
+    const { assert!(cfg!(target_endian = "little")) };
     // A fragment of no bytes, which has no more than the valid bit.
     let none = Pair::new(0, if G::FRAGMENTS_CARRY_VALID { valid } else { 0 });
-    let mut lengths = Lengths { sum: Pair::new(0, 0), any: Pair::new(0, 0) };
+    // As it lies in memory, the second word of a piece has the length in its lower half.
+    let length_only = Pair::new(0, u32::MAX.into());
+    let mut lengths = Pair::new(0, 0);
     let mut set = |byte: usize, sge: &Sge| {
-        let fragment = Pair::of::<G>(sge);
-        lengths.sum = lengths.sum.add_halves(fragment);
-        lengths.any = lengths.any.or(fragment);
+        // SAFETY: two words, as asserted above.
+        let piece = unsafe { Pair::read((&raw const *sge).cast()) };
+        lengths = lengths.add(piece.and(length_only));
+        let fragment = if G::FRAGMENTS_CARRY_VALID { piece.with_second_exchanged().or(none) } else { piece };
         // SAFETY: as the caller promises.
-        unsafe { quanta.set_pair(byte, if G::FRAGMENTS_CARRY_VALID { fragment.or(none) } else { fragment }) }
+        unsafe { quanta.set_pair(byte, fragment) }
     };
     let mut further = list.as_ptr_range();
     if let Some(immediate) = immediate {
@@ -153,5 +125,5 @@ pub(super) unsafe fn write<G: Generation>(
             }
         }
     }
-    lengths
+    Lengths(lengths.second())
 }

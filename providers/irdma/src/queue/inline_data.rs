@@ -34,7 +34,7 @@ pub(super) unsafe fn write<G: Generation>(
             return;
         }
         if layout.first_bytes == WORD {
-            quanta.first()[layout.first_word].store(word_at(from));
+            quanta.copy::<WORD>(8 * layout.first_word, from);
         } else {
             quanta.set_pair(8 * layout.first_word, Pair::read(from));
         }
@@ -56,14 +56,13 @@ pub(super) unsafe fn write<G: Generation>(
         if left == 0 {
             return;
         }
-        let none = Pair::new(0, valid());
+        last.set_pair(NEXT + PAIR, Pair::new(0, valid()));
         if left >= PAIR {
-            last.set_pair(NEXT + PAIR, none);
             last.set_pair(NEXT, Pair::read(from));
             last.set_pair(NEXT + left - PAIR, Pair::read(from.add(left - PAIR)));
         } else {
-            last.set_pair(NEXT, up_to_16(from, left));
-            last.set_pair(NEXT + PAIR, none);
+            last.set_pair(NEXT, Pair::new(0, 0));
+            copy_short(last, NEXT, from, left);
         }
     }
 }
@@ -77,10 +76,11 @@ unsafe fn write_first(quanta: Quanta<'_>, layout: &InlineLayout, from: *const u8
     // SAFETY: as the caller promises.
     unsafe {
         if layout.first_bytes == WORD {
-            quanta.first()[layout.first_word].store(up_to_8(from, length));
+            quanta.first()[layout.first_word].store(0);
         } else {
-            quanta.set_pair(8 * layout.first_word, up_to_16(from, length));
+            quanta.set_pair(8 * layout.first_word, Pair::new(0, 0));
         }
+        copy_short(quanta, 8 * layout.first_word, from, length);
     }
 }
 
@@ -91,55 +91,36 @@ const PAIR: usize = 2 * WORD;
 /// Where the next quantum begins.
 const NEXT: usize = QUANTUM_BYTES;
 
-/// A word that lies anywhere.
+/// Copies fewer bytes than two words have, to a byte of the quanta on: two pieces, which may overlap.
 ///
 /// # Safety
-/// It is readable.
+/// They are readable; the quanta go so far, and nobody else uses those bytes.
 #[inline(always)]
-unsafe fn word_at(from: *const u8) -> u64 {
-    // SAFETY: as the caller promises.
-    u64::from_le(unsafe { from.cast::<u64>().read_unaligned() })
-}
-
-/// Up to 16 bytes, zeros behind them.
-///
-/// # Safety
-/// They are readable.
-#[inline(always)]
-unsafe fn up_to_16(from: *const u8, count: usize) -> Pair {
-    // SAFETY: as the caller promises.
+unsafe fn copy_short(to: Quanta<'_>, byte: usize, from: *const u8, count: usize) {
+    // SAFETY: the pieces are within them.
     unsafe {
-        if count > WORD {
-            // The second word overlaps the first.
-            let second = word_at(from.add(count - WORD)) >> (8 * (PAIR - count));
-            Pair::new(word_at(from), second)
-        } else {
-            Pair::new(up_to_8(from, count), 0)
+        if count >= 8 {
+            copy_both::<8>(to, byte, from, count);
+        } else if count >= 4 {
+            copy_both::<4>(to, byte, from, count);
+        } else if count >= 2 {
+            copy_both::<2>(to, byte, from, count);
+        } else if count == 1 {
+            to.set_byte(byte, from.read());
         }
     }
 }
 
-/// Up to 8 bytes, zeros behind them: two pieces, which may overlap.
+/// Copies the first `SIZE` of some bytes, and the last.
 ///
 /// # Safety
-/// They are readable.
+/// As for [`copy_short`]; there are as many.
 #[inline(always)]
-unsafe fn up_to_8(from: *const u8, count: usize) -> u64 {
+unsafe fn copy_both<const SIZE: usize>(to: Quanta<'_>, byte: usize, from: *const u8, count: usize) {
     // SAFETY: as the caller promises.
     unsafe {
-        if count >= 4 {
-            let first = u32::from_le(from.cast::<u32>().read_unaligned());
-            let last = u32::from_le(from.add(count - 4).cast::<u32>().read_unaligned());
-            u64::from(first) | u64::from(last) << (8 * (count - 4))
-        } else if count >= 2 {
-            let first = u16::from_le(from.cast::<u16>().read_unaligned());
-            let last = u16::from_le(from.add(count - 2).cast::<u16>().read_unaligned());
-            u64::from(first) | u64::from(last) << (8 * (count - 2))
-        } else if count == 1 {
-            from.read().into()
-        } else {
-            0
-        }
+        to.copy::<SIZE>(byte, from);
+        to.copy::<SIZE>(byte + count - SIZE, from.add(count - SIZE));
     }
 }
 

@@ -7,6 +7,7 @@
 
 use core::cell::UnsafeCell;
 use core::hint::cold_path;
+use core::ptr;
 use core::sync::atomic::Ordering;
 
 use super::send::SendQueue;
@@ -16,6 +17,8 @@ use crate::barrier;
 use crate::format::{Opcode, SendHeader, VALID_WORD};
 use crate::generation::Generation;
 use crate::limits::CLEAR_AHEAD;
+use crate::registers::{self, settled_pointer};
+use crate::ring::{Pair, Quantum};
 
 /// A run, as its queue remembers it from one batch to the next.
 #[derive(Debug)]
@@ -93,28 +96,36 @@ impl SendQueue {
 const PADDING: SendHeader = SendHeader::from_bits(0).with_opcode(Opcode::Nop as u8);
 
 impl SendQueue {
-    /// Fills the rest of a chunk, that many quanta of the run, with WQEs that do nothing. If
-    /// `HELD`, the head stays; the first header is left out if it is to be kept.
+    /// Fills the quanta of the run from `head` up to position `end`, which are those before `until`,
+    /// with WQEs that do nothing. If `HELD`, the head stays; the first header is left out if it is to
+    /// be kept.
     #[inline(always)]
-    fn pad<const HELD: bool>(&self, head: u32, quanta: u32, keep_first: bool) {
+    fn pad<const HELD: bool>(&self, head: u32, end: u32, until: *const Quantum, keep_first: bool) {
         if !HELD {
             // Release: see `SendQueue::outstanding`.
-            self.head.store(head.wrapping_add(quanta), Ordering::Release);
+            self.head.store(end, Ordering::Release);
         }
         let header = PADDING.bits() | self.run.get().valid;
-        let (index, place) = (self.ring.index(head), self.ring.quanta_from(head).settled());
-        let mut left = quanta;
-        // From the last to the first, without which the device sees none.
-        while left > 0 {
-            left -= 1;
-            // SAFETY: there are as many cells as the ring has quanta, and no run crosses its end.
-            let (cell, quantum) =
-                unsafe { (self.tracking.at_index(index + left), place.after(left as usize).first()) };
-            cell.set_none(head.wrapping_add(left));
-            quantum[..VALID_WORD].iter().for_each(|word| word.store(0));
-            barrier::wqe_before_valid();
-            if !(keep_first && left == 0) {
-                quantum[VALID_WORD].store(header);
+        let mut quanta = self.ring.quanta_from(head);
+        // SAFETY: there are as many cells as the ring has quanta.
+        let mut cell = settled_pointer(unsafe { self.tracking.at_index(self.ring.index(head)) });
+        let mut position = head;
+        loop {
+            // SAFETY: no run crosses the end of the ring, nor that of the cells. Of the quanta of the run
+            // only the poster uses any.
+            unsafe {
+                (*cell).set_none(position);
+                quanta.set_pair(0, Pair::new(0, 0));
+                quanta.first()[2].store(0);
+                barrier::wqe_before_valid();
+                if !(keep_first && position == head) {
+                    quanta.first()[VALID_WORD].store(header);
+                }
+                (cell, quanta) = (settled_pointer(cell.add(1)), quanta.after(1).settled());
+            }
+            position = position.wrapping_add(1);
+            if ptr::eq(quanta.first(), until) {
+                break;
             }
         }
     }
@@ -137,8 +148,10 @@ impl SendQueue {
         if padding == 0 {
             return Ok(head);
         }
-        self.pad::<HELD>(head, padding, keep_first);
         let position = head.wrapping_add(padding);
+        // SAFETY: the run goes so far.
+        let until = unsafe { self.ring.quanta_from(head).after(padding as usize) };
+        self.pad::<HELD>(head, position, until.first(), keep_first);
         // Blocks are made of chunks, so the run may have ended here.
         self.extend_run(position, quanta)?;
         Ok(position)
@@ -186,27 +199,21 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         if quanta > left { left } else { 0 }
     }
 
-    /// Whether chunk and run have that many quanta from the head on.
+    /// Position for a WQE of that many quanta, if the run has room for it: at the head, or where the
+    /// next chunk begins. Then what the chunk has left is to be [padded](Self::pad_up_to) once nothing
+    /// can go wrong any more.
     #[inline(always)]
-    pub(super) fn has_room(&self, quanta: u32) -> bool {
-        let queue = self.queue;
-        let further = quanta - 1;
-        let last = self.head.wrapping_add(further);
-        (last ^ self.head) <= queue.chunk_mask && queue.run.get().end.wrapping_sub(self.head) > further
-    }
-
-    /// Fills the rest of the chunk if that is all that a WQE of so many quanta needs to have
-    /// [room](Self::has_room), which is going to be placed. Whether it was.
-    #[inline(always)]
-    pub(super) fn pad_chunk(&self, quanta: u32) -> bool {
-        let (queue, padding) = (self.queue, self.padding(quanta));
-        let is_enough = padding > 0
-            && quanta <= queue.chunk_mask + 1
-            && queue.run.get().end.wrapping_sub(self.head) >= padding + quanta;
-        if is_enough {
-            queue.pad::<HELD>(self.head, padding, false);
+    pub(super) fn room(&self, quanta: u32) -> Option<u32> {
+        let (queue, further) = (self.queue, quanta - 1);
+        let mut position = self.head;
+        if (position.wrapping_add(further) ^ position) > queue.chunk_mask {
+            cold_path();
+            // The mask is read anew, so that others keep no register for it.
+            registers::forget();
+            position = (position | queue.chunk_mask).wrapping_add(1);
         }
-        is_enough
+        // The next chunk may lie behind the run.
+        (queue.run.get().end.wrapping_sub(position) as i32 > further as i32).then_some(position)
     }
 
     /// Position for a WQE of that many quanta, in the run. What the chunk has left before it is to
@@ -223,7 +230,9 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
             return Ok(self.head.wrapping_add(padding));
         }
         cold_path();
-        check()?;
+        if padding > 0 {
+            check()?;
+        }
         let keep_first = HELD && self.head == self.start && padding > 0;
         self.head = self.queue.make_room::<HELD>(self.head, padding, quanta, keep_first)?;
         if keep_first {
@@ -232,12 +241,12 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
         Ok(self.head)
     }
 
-    /// Fills what there is before a position of the run.
+    /// Fills what there is before a quantum of the run, that of a position.
     #[inline(always)]
-    pub(super) fn pad_up_to(&mut self, position: u32) {
+    pub(super) fn pad_up_to(&mut self, position: u32, quantum: &Quantum) {
         if position != self.head {
             let keep_first = HELD && self.head == self.start;
-            self.queue.pad::<HELD>(self.head, position.wrapping_sub(self.head), keep_first);
+            self.queue.pad::<HELD>(self.head, position, quantum, keep_first);
             if keep_first {
                 self.first = PADDING.bits() | self.queue.run.get().valid;
             }

@@ -57,9 +57,11 @@ pub struct SendBatch<'queue, G, const HELD: bool = false> {
     pub(super) generation: PhantomData<G>,
 }
 
-/// A WQE at the head whose data is written, and the header is still to come, so that nobody sees it.
+/// A WQE whose data is written, and the header is still to come, so that nobody sees it.
 #[derive(Debug)]
 pub struct Started<'queue> {
+    /// Where it begins: at the head, or behind quanta that are to be padded.
+    pub(super) position: u32,
     /// The first one.
     pub(super) quantum: &'queue Quantum,
     /// Bytes of the message.
@@ -120,7 +122,24 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         quantum[0].store(sge.address);
         quantum[1]
             .store(descriptor::<G>(sge) | if G::FRAGMENTS_CARRY_VALID { queue.run.get().valid } else { 0 });
-        Some(Started { quantum, length: sge.length, quanta: 1, data: SendHeader::default() })
+        Some(Started { position, quantum, length: sge.length, quanta: 1, data: SendHeader::default() })
+    }
+
+    /// Whether there are quanta before what was started that are to be [padded](Self::pad_before).
+    #[inline(always)]
+    pub fn needs_padding(&self, started: &Started<'queue>) -> bool {
+        started.position != self.head
+    }
+
+    /// Pads what there is before something that was started, and will be placed.
+    #[inline(always)]
+    pub fn pad_before(&mut self, started: &Started<'queue>) {
+        let is_first = self.is_empty();
+        self.pad_up_to(started.position, started.quantum);
+        if is_first && !HELD && !G::PUSHES {
+            // Only pushes are about padding too.
+            self.start = self.head;
+        }
     }
 
     /// Gives what was started its word 2.
@@ -145,11 +164,13 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         header: SendHeader,
     ) {
         let Started { quantum, length, quanta, .. } = started;
-        let cell = settled_reference(self.cell(self.head));
+        let position = self.head;
+        debug_assert!(started.position == position, "padding comes first");
+        let cell = settled_reference(self.cell(position));
         cell.set_length(length);
         registers::forget();
         cell.set_wr_id(wr_id());
-        self.make_one(self.head, quanta, header, quantum, cell);
+        self.make_one(position, quanta, header, quantum, cell);
     }
 
     /// Makes a WQE valid that has all but its header, at a position that was
@@ -163,8 +184,8 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         quanta: u32,
         more: SendHeader,
     ) {
-        self.pad_up_to(position);
         let queue = self.queue;
+        self.pad_up_to(position, queue.ring.at(position));
         let header = SendHeader::from_bits(request.header.bits() | more.bits());
         let cell = self.cell(position);
         cell.set_wr_id(request.wr_id);

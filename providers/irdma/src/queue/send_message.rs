@@ -2,7 +2,7 @@
 
 use core::hint::cold_path;
 
-use super::fragments::{self, Lengths, are_short, more_of, quanta_of};
+use super::fragments::{self, Lengths, more_of, quanta_of};
 use super::inline_data::{self, Gathered};
 use super::send::SendQueue;
 use super::send_batch::{SendBatch, Started};
@@ -34,19 +34,19 @@ pub enum Obstacle {
 }
 
 impl SendQueue {
-    /// Whether a list is too long for what is to take it.
+    /// Whether something takes a list of so many pieces, and there are some.
     #[inline(always)]
-    fn is_too_long(&self, list: &[Sge], taker: Taker) -> bool {
-        if list.len() <= usize::from(self.fragments_of_all) {
-            return false;
+    pub fn takes(&self, pieces: u32, taker: impl FnOnce() -> Taker) -> bool {
+        if pieces.wrapping_sub(1) < self.fragments_of_all.into() {
+            return true;
         }
         cold_path();
-        list.len()
-            > usize::from(match taker {
-                Taker::Message => self.max_fragments,
-                Taker::MessageWithImmediate => self.max_fragments_with_immediate,
-                Taker::Read => self.max_read_fragments,
-            })
+        let most = match taker() {
+            Taker::Message => self.max_fragments,
+            Taker::MessageWithImmediate => self.max_fragments_with_immediate,
+            Taker::Read => self.max_read_fragments,
+        };
+        (1..=most.into()).contains(&pieces)
     }
 }
 
@@ -68,7 +68,7 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
             None => Taker::Message,
             Some(_) => Taker::MessageWithImmediate,
         };
-        if self.queue.is_too_long(list, taker) {
+        if !list.is_empty() && !self.queue.takes(list.len() as u32, || taker) {
             return Err(Refusal::Invalid);
         }
         let slots = list.len() as u32 + u32::from(immediate.is_some());
@@ -100,22 +100,22 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
     pub fn start_fragments(
         &self,
         list: &[Sge],
-        taker: Taker,
+        taker: impl FnOnce() -> Taker,
         immediate: Option<u32>,
     ) -> Result<Started<'queue>, Obstacle> {
-        let (queue, position) = (self.queue, self.head);
+        let queue = self.queue;
         let slots = list.len() as u32 + u32::from(immediate.is_some());
-        if queue.is_too_long(list, taker) || !self.has_room(quanta_of(slots)) {
+        if !queue.takes(list.len() as u32, taker) {
             return Err(Obstacle::InTheWay);
         }
+        let position = self.room(quanta_of(slots)).ok_or(Obstacle::InTheWay)?;
         let place = queue.ring.quanta_from(position).settled();
         // SAFETY: the run has as many quanta.
         let lengths = unsafe { self.write_fragments(place, immediate, list) };
-        let length = lengths.total_of_short::<G>().ok_or(Obstacle::Written)?;
+        let length = lengths.total_if_short().ok_or(Obstacle::Written)?;
         registers::forget();
-        let slots = registers::settled(slots.into()) as u32;
         let data = SendHeader::default().with_more_fragments(more_of::<G>(slots));
-        Ok(Started { quantum: place.first(), length, quanta: quanta_of(slots), data })
+        Ok(Started { position, quantum: place.first(), length, quanta: quanta_of(slots), data })
     }
 
     /// Starts to place what [`inline`](Self::inline) does with a list of one element, if nothing
@@ -125,20 +125,18 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
     /// As for [`inline_bytes`](Self::inline_bytes).
     #[inline(always)]
     pub unsafe fn start_inline(&self, piece: &Sge) -> Option<Started<'queue>> {
-        let (queue, position) = (self.queue, self.head);
+        let queue = self.queue;
         let (from, length) = (piece.address as usize as *const u8, piece.length);
         if length >= queue.single_inline_bytes.into() {
             return None;
         }
         let quanta = G::INLINE.quanta(length as usize);
-        if !self.has_room(quanta) {
-            return None;
-        }
+        let position = self.room(quanta)?;
         let place = queue.ring.quanta_from(position).settled();
         // SAFETY: as the caller promises; the run has as many quanta, of which only the poster uses any.
         unsafe { inline_data::write::<G>(place, || queue.run.get().valid, from, length as usize) };
         registers::forget();
-        Some(Started { quantum: place.first(), length, quanta, data: inline_header(length) })
+        Some(Started { position, quantum: place.first(), length, quanta, data: inline_header(length) })
     }
 
     /// Whether inline data can have an immediate.
@@ -245,26 +243,6 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         let header = inline_header(piece.length).with_immediate(immediate.is_some());
         self.complete(position, request, piece.length, quanta, header);
         Ok(())
-    }
-}
-
-/// For messages that cannot be started because the chunk has too little left: padding, without
-/// which nothing is changed, and after which they can be started. (Not where it is pushed: there
-/// it is part of the batch.)
-impl<G: Generation> SendBatch<'_, G> {
-    /// Makes room for a message with fragments, if they are short. Whether it was made.
-    #[inline(always)]
-    pub fn pad_for_fragments(self, list: &[Sge], taker: Taker) -> bool {
-        let slots = list.len() as u32 + u32::from(taker == Taker::MessageWithImmediate);
-        let are_possible = !G::PUSHES && !self.queue.is_too_long(list, taker) && are_short(list);
-        are_possible && self.pad_chunk(quanta_of(slots))
-    }
-
-    /// Makes room for inline data that is one element of a list. Whether it was made.
-    #[inline(always)]
-    pub fn pad_for_inline(self, length: u32) -> bool {
-        let is_possible = !G::PUSHES && length < self.queue.single_inline_bytes.into();
-        is_possible && self.pad_chunk(G::INLINE.quanta(length as usize))
     }
 }
 

@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::{
-    __m128i, _mm_add_epi32, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_or_si128, _mm_set_epi64x,
+    __m128i, _mm_add_epi64, _mm_and_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_or_si128, _mm_set_epi64x,
     _mm_shuffle_epi32, _mm_storeu_si128, _mm_unpackhi_epi64,
 };
 
@@ -55,11 +55,18 @@ impl Pair {
         Self(unsafe { _mm_or_si128(self.0, other.0) })
     }
 
-    /// The sum of each half of a word with its like, modulo 2^32.
+    /// The bits that both have.
     #[inline(always)]
-    pub(crate) fn add_halves(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         // SAFETY: as above.
-        Self(unsafe { _mm_add_epi32(self.0, other.0) })
+        Self(unsafe { _mm_and_si128(self.0, other.0) })
+    }
+
+    /// The sum of each word with its like, modulo 2^64.
+    #[inline(always)]
+    pub(crate) fn add(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm_add_epi64(self.0, other.0) })
     }
 
     /// The second word.
@@ -115,14 +122,16 @@ impl Pair {
         Self([self.0[0] | other.0[0], self.0[1] | other.0[1]])
     }
 
-    /// The sum of each half of a word with its like, modulo 2^32.
+    /// The bits that both have.
     #[inline(always)]
-    pub(crate) fn add_halves(self, other: Self) -> Self {
-        let add = |one: u64, other: u64| {
-            let high = (one >> 32).wrapping_add(other >> 32);
-            u64::from((one as u32).wrapping_add(other as u32)) | high << 32
-        };
-        Self([add(self.0[0], other.0[0]), add(self.0[1], other.0[1])])
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self([self.0[0] & other.0[0], self.0[1] & other.0[1]])
+    }
+
+    /// The sum of each word with its like, modulo 2^64.
+    #[inline(always)]
+    pub(crate) fn add(self, other: Self) -> Self {
+        Self([self.0[0].wrapping_add(other.0[0]), self.0[1].wrapping_add(other.0[1])])
     }
 
     /// The second word.
@@ -144,8 +153,9 @@ mod tests {
         assert_eq!(pair.second(), 0x100F_0E0D_0C0B_0A09);
         assert_eq!(pair.with_second_exchanged().second(), 0x0C0B_0A09_100F_0E0D);
         assert_eq!(pair.or(Pair::new(0, 1 << 63)).second(), 0x900F_0E0D_0C0B_0A09);
-        let sum = Pair::new(0, 0xFFFF_FFFF_FFFF_FFFF).add_halves(Pair::new(0, 2 << 32 | 3));
-        assert_eq!(sum.second(), 1 << 32 | 2, "no half carries over");
+        assert_eq!(pair.and(Pair::new(0, 0xFFFF << 32)).second(), 0x0E0D << 32);
+        let sum = Pair::new(u64::MAX, u32::MAX.into()).add(Pair::new(u64::MAX, u32::MAX.into()));
+        assert_eq!(sum.second(), 0x1_FFFF_FFFE, "no word carries over");
         let mut written = [0; 17];
         // SAFETY: as above.
         unsafe { pair.with_second_exchanged().write(written[1..].as_mut_ptr()) };

@@ -8,7 +8,9 @@ use super::start_batch;
 use crate::format::{Opcode, SendHeader};
 use crate::generation::{Gen1, Gen2, Gen3, Generation, WithPush};
 use crate::mock::SendDevice;
-use crate::queue::{Obstacle, Refusal, SendBatch, SendQueue, SendQueueParts, SendRequest, Sge, Taker};
+use crate::queue::{
+    Obstacle, Refusal, SendBatch, SendQueue, SendQueueParts, SendRequest, Sge, Started, Taker,
+};
 
 const QUANTA: u32 = 512;
 
@@ -39,43 +41,37 @@ fn taker(immediate: Option<u32>) -> Taker {
     if immediate.is_some() { Taker::MessageWithImmediate } else { Taker::Message }
 }
 
+/// Places what was started. Whether there was padding before it.
 fn finish<'queue, G: Generation>(
-    batch: &mut SendBatch<'queue, G>,
-    started: crate::queue::Started<'queue>,
+    mut batch: SendBatch<'queue, G>,
+    started: Started<'queue>,
     wr_id: u64,
     has_immediate: bool,
-) {
+) -> bool {
     let SendRequest { header, remote, .. } = request(wr_id);
+    let is_padded = batch.needs_padding(&started);
+    batch.pad_before(&started);
     batch.set_remote(&started, remote);
     batch.finish_started(started, wr_id, header.with_immediate(has_immediate));
+    assert!(batch.finish());
+    is_padded
 }
 
-/// Places a message by the short way, if it is open. Whether it was.
-fn try_short<G: Generation>(queue: &SendQueue, bytes: &[u8], wr_id: u64, work: Work) -> bool {
-    let mut batch = start_batch::<G>(queue);
+/// Places a message by the short way, if it is open. Whether there was padding before it.
+fn try_short<G: Generation>(queue: &SendQueue, bytes: &[u8], wr_id: u64, work: Work) -> Option<bool> {
+    let batch = start_batch::<G>(queue);
     match work {
         Work::Fragments(count, immediate) => {
-            let Ok(started) = batch.start_fragments(&list(count), taker(immediate), immediate) else {
-                return false;
-            };
-            finish(&mut batch, started, wr_id, immediate.is_some());
+            let started = batch.start_fragments(&list(count), || taker(immediate), immediate).ok()?;
+            Some(finish(batch, started, wr_id, immediate.is_some()))
         }
         Work::Inline(length, immediate) => {
             let piece = Sge { address: bytes.as_ptr().expose_provenance() as u64, length, key: 0 };
             // SAFETY: the bytes are there.
-            let Some(started) = (unsafe { batch.start_inline(&piece) }) else { return false };
+            let started = unsafe { batch.start_inline(&piece) }?;
             batch.set_immediate(&started, immediate);
-            finish(&mut batch, started, wr_id, immediate.is_some());
+            Some(finish(batch, started, wr_id, immediate.is_some()))
         }
-    }
-    batch.finish()
-}
-
-fn pad<G: Generation>(queue: &SendQueue, work: Work) -> bool {
-    let batch = start_batch::<G>(queue);
-    match work {
-        Work::Fragments(count, immediate) => batch.pad_for_fragments(&list(count), taker(immediate)),
-        Work::Inline(length, _) => batch.pad_for_inline(length),
     }
 }
 
@@ -110,12 +106,9 @@ fn compare<G: Generation>(change: fn(&mut SendQueueParts), lap: u32, works: &[Wo
     let [mut at_once, mut padded, mut others] = [0; 3];
     for (wr_id, &work) in (1..).zip(works) {
         let general_outcome = place::<G>(&general, &bytes, wr_id, work);
-        if try_short::<G>(&short, &bytes, wr_id, work) {
-            at_once += 1;
+        if let Some(is_padded) = try_short::<G>(&short, &bytes, wr_id, work) {
+            *if is_padded { &mut padded } else { &mut at_once } += 1;
             assert_eq!(general_outcome, Ok(()));
-        } else if general_outcome.is_ok() && pad::<G>(&short, work) {
-            padded += 1;
-            assert!(try_short::<G>(&short, &bytes, wr_id, work), "there is room after padding");
         } else {
             others += 1;
             assert_eq!(place::<G>(&short, &bytes, wr_id, work), general_outcome);
@@ -165,34 +158,35 @@ fn short_ways_are_open_most_of_the_time() {
 }
 
 #[test]
-fn what_cannot_be_is_not_padded_for() {
-    let (device, queue) = SendDevice::new(QUANTA, |_| {});
-    while start_batch::<Gen2>(&queue).start() % 8 != 7 {
-        place::<Gen2>(&queue, &[], 1, Work::Fragments(1, None)).unwrap();
+fn what_was_started_in_vain_is_taken_out() {
+    // At every place of a chunk: behind padding or not.
+    for singles in 1..9 {
+        let (device, queue) = SendDevice::new(QUANTA, |_| {});
+        for wr_id in 0..singles {
+            place::<Gen2>(&queue, &[], wr_id, Work::Fragments(1, None)).unwrap();
+        }
+        let before = words(&device);
+        let mut long = list(5);
+        long[4].length = 1 << 31;
+        let started = start_batch::<Gen2>(&queue).start_fragments(&long, || Taker::Message, None);
+        assert_eq!(started.err(), Some(Obstacle::Written));
+        queue.unwrite_started();
+        assert_eq!(words(&device), before);
     }
-    let before = words(&device);
-    let batch = || start_batch::<Gen2>(&queue);
-    assert!(!batch().pad_for_fragments(&list(14), Taker::Message), "too many");
-    let mut long = list(3);
-    long[1].length = 1 << 31;
-    assert!(!batch().pad_for_fragments(&long, Taker::Message), "too long");
-    assert!(!batch().pad_for_inline(102), "too many bytes");
-    assert!(
-        !start_batch::<WithPush<Gen2>>(&queue).pad_for_fragments(&list(3), Taker::Message),
-        "to be pushed"
-    );
-    assert_eq!(words(&device), before);
 }
 
 #[test]
-fn what_was_started_in_vain_is_taken_out() {
+fn what_cannot_be_is_not_started() {
     let (device, queue) = SendDevice::new(QUANTA, |_| {});
     place::<Gen2>(&queue, &[], 1, Work::Fragments(1, None)).unwrap();
     let before = words(&device);
-    let mut long = list(5);
-    long[4].length = 1 << 31;
-    let started = start_batch::<Gen2>(&queue).start_fragments(&long, Taker::Message, None);
-    assert_eq!(started.err(), Some(Obstacle::Written));
-    queue.unwrite_started();
+    let batch = start_batch::<Gen2>(&queue);
+    for list in [&list(14)[..], &[]] {
+        let started = batch.start_fragments(list, || Taker::Message, None);
+        assert_eq!(started.err(), Some(Obstacle::InTheWay), "{} pieces", list.len());
+    }
+    let piece = Sge { address: before.as_ptr().expose_provenance() as u64, length: 102, key: 0 };
+    // SAFETY: the bytes are there.
+    assert!(unsafe { batch.start_inline(&piece) }.is_none(), "too many bytes");
     assert_eq!(words(&device), before);
 }
