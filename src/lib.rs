@@ -31,6 +31,7 @@ mod poll_cq;
 mod post_message;
 mod post_recv;
 mod post_send;
+mod post_srq_recv;
 mod process_barrier;
 mod push;
 mod qp;

@@ -145,7 +145,7 @@ unsafe extern "C" fn poll_contended<G: Generation>(cq: *mut ibv_cq, count: c_int
     }
 }
 
-/// As [`poll_locked`], for one completion.
+/// As [`poll_locked`], for one completion, which is not usual.
 ///
 /// # Safety
 /// As of [`poll_cq`]; the lock is held.
@@ -153,7 +153,12 @@ unsafe extern "C" fn poll_contended<G: Generation>(cq: *mut ibv_cq, count: c_int
 #[inline(never)]
 unsafe extern "C" fn poll_one_locked<G: Generation>(cq: *mut ibv_cq, wc: *mut ibv_wc) -> c_int {
     // SAFETY: as the caller promises.
-    unsafe { poll_locked::<G>(cq, 1, wc) }
+    unsafe {
+        let cq = CompletionQueue::of(cq);
+        let taken = cq.queue().take_unusual::<G, _>(cq, &mut *wc.cast::<MaybeUninit<Completion>>());
+        cq.lock().unlock();
+        taken.into()
+    }
 }
 
 /// Polls a queue that this thread has locked, and unlocks it.

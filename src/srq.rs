@@ -6,13 +6,12 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 
 use irdma_hw::format::SHADOW_BYTES;
-use irdma_hw::generation::Gen3;
 use irdma_hw::limits::Features;
 use irdma_hw::queue::{self, SharedReceiveQueueParts};
 use irdma_hw::ring::{QuantumRing, ShadowArea};
 use rdma_core_sys::bindings::{
-    ibv_cmd_destroy_srq, ibv_context, ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
-    verbs_context_ops, verbs_srq,
+    ibv_cmd_destroy_srq, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, verbs_context_ops,
+    verbs_srq,
 };
 use rdma_core_sys::driver_data::{CreateSrqRequest, RegisterMemoryRequest, SHARED_RECEIVE_QUEUE};
 
@@ -25,8 +24,7 @@ use crate::errno::{Errno, Result};
 use crate::lock::Lock;
 use crate::log;
 use crate::memory::QueueMemory;
-use crate::post_recv::list_of;
-use crate::refusal;
+use crate::post_srq_recv::post_srq_recv;
 
 /// A shared receive queue. Libibverbs knows its first field only.
 #[repr(C)]
@@ -34,7 +32,7 @@ pub struct SharedReceiveQueue {
     // Libibverbs writes to it while others hold references to the whole.
     verbs: UnsafeCell<verbs_srq>,
     /// Excludes other posts.
-    lock: Lock,
+    pub(crate) lock: Lock,
     queue: queue::SharedReceiveQueue,
     /// What it can do, as the program was told.
     created: ibv_srq_attr,
@@ -213,31 +211,6 @@ unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
             domain.as_ref().leave();
             Ok(())
         })
-    }
-}
-
-unsafe extern "C" fn post_srq_recv(
-    srq: *mut ibv_srq,
-    mut request: *mut ibv_recv_wr,
-    refused: *mut *mut ibv_recv_wr,
-) -> c_int {
-    // SAFETY: the program posts to a queue of ours a list that ends with NULL.
-    unsafe {
-        let srq = SharedReceiveQueue::of(srq);
-        let _guard = srq.lock.lock();
-        let mut batch = srq.queue.batch::<Gen3>();
-        let mut status = 0;
-        while let Some(work) = request.as_ref() {
-            let outcome = list_of(work.sg_list, work.num_sge).and_then(|list| batch.place(work.wr_id, list));
-            if let Err(refusal) = outcome {
-                status = refusal::shared_receive(srq, work, refusal);
-                refused.write(request);
-                break;
-            }
-            request = work.next;
-        }
-        batch.finish();
-        status
     }
 }
 

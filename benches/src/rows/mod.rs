@@ -185,14 +185,23 @@ fn usual() -> Vec<Named> {
         optional("poll_cq: receives with immediate, 16 per call", |beds| {
             roce().then(|| poll::Poll::new(&beds.connected, Side::Receive, immediate(), 16))
         }),
+        optional("poll_cq: receives with immediate, 1 per call", |beds| {
+            roce().then(|| poll::Poll::new(&beds.connected, Side::Receive, immediate(), 1))
+        }),
         optional("poll_cq: received datagrams, 16 per call", |beds| {
             on(&beds.datagram, |bed| poll::Poll::new(bed, Side::Receive, send(), 16))
+        }),
+        optional("poll_cq: received datagrams, 1 per call", |beds| {
+            on(&beds.datagram, |bed| poll::Poll::new(bed, Side::Receive, send(), 1))
         }),
         optional("poll_cq: sends, 16 per call, single thread", |beds| {
             on(&beds.single, |bed| poll::Poll::new(bed, Side::Send, write(), 16))
         }),
         optional("poll_cq: shared receives, 16 per call", |beds| {
             on(&beds.shared, |bed| poll::Poll::new(bed, Side::Receive, send(), 16))
+        }),
+        optional("poll_cq: shared receives, 1 per call", |beds| {
+            on(&beds.shared, |bed| poll::Poll::new(bed, Side::Receive, send(), 1))
         }),
         row("poll_cq: nothing there", |beds| poll::PollNothing::new(&beds.connected)),
         optional("extended poll + 3 reads: sends, 16 per batch", |beds| {

@@ -26,6 +26,8 @@ pub trait Generation: sealed::Sealed + 'static {
     const BIND_KEYS_EXCHANGED: bool;
     /// Where inline data goes.
     const INLINE: InlineLayout;
+    /// There are shared receive queues.
+    const SHARES_RECEIVES: bool = false;
     /// Send queues may have push pages.
     const PUSHES: bool = false;
     /// When a QP goes into error the device writes one CQE for every outstanding
@@ -112,6 +114,7 @@ impl Generation for Gen3 {
     const MAX_FRAGMENT_BYTES: u32 = 0x7FFF_FFFF;
     const BIND_KEYS_EXCHANGED: bool = false;
     const INLINE: InlineLayout = MARKED_INLINE;
+    const SHARES_RECEIVES: bool = true;
     const FLUSHES_EACH: bool = true;
 }
 
@@ -128,6 +131,7 @@ impl<G: Generation> Generation for WithPush<G> {
     const MAX_FRAGMENT_BYTES: u32 = G::MAX_FRAGMENT_BYTES;
     const BIND_KEYS_EXCHANGED: bool = G::BIND_KEYS_EXCHANGED;
     const INLINE: InlineLayout = G::INLINE;
+    const SHARES_RECEIVES: bool = G::SHARES_RECEIVES;
     const PUSHES: bool = true;
     const FLUSHES_EACH: bool = G::FLUSHES_EACH;
 }

@@ -109,6 +109,16 @@ impl CompletionDevice {
         write(&self.ring, self.size, &mut self.index, &mut self.valid, entry, Some(extension));
     }
 
+    /// Writes a CQE in both halves of its slot of 64 bytes, which does not make it one with an
+    /// extension; its valid bit is added.
+    pub fn complete_wide(&mut self, entry: [u64; 4], second_half: [u64; 4]) {
+        let first = self.index as usize * 8;
+        for (at, word) in (first + 4..).zip(second_half) {
+            self.ring.word(at).store(word);
+        }
+        self.complete(entry);
+    }
+
     /// Writes the first part only of a CQE with an extension that is a slot of its own.
     pub fn complete_first_half(&mut self, entry: [u64; 4]) {
         let (mut index, mut valid) = (self.index, self.valid);
@@ -156,6 +166,18 @@ impl CompletionQueue {
             }
         }
         taken.completion
+    }
+
+    /// The next completion, as a call that asks for one takes it.
+    pub fn poll_single<G: Generation, D: Directory>(&mut self, directory: &D) -> Option<Completion> {
+        let mut room = MaybeUninit::uninit();
+        let has_come = match self.take_usual(directory, &mut room) {
+            Usual::Completed => true,
+            Usual::Empty if !G::FLUSHES_EACH => false,
+            Usual::Empty | Usual::Unusual => self.take_unusual::<G, D>(directory, &mut room),
+        };
+        // SAFETY: it was written.
+        has_come.then(|| unsafe { room.assume_init() })
     }
 
     /// The next completions, as many as there are up to `count`.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 
 use super::completion::{Completion, Directory, Sink};
-use super::poll::{Usual, take_extended, take_usual};
+use super::poll::{Usual, take_extended, take_shared, take_usual};
 use super::shared::SharedReceiveQueue;
 use super::slots::OutOfMemory;
 use super::unusual::{Reader, Step, is_ready, shared_receives};
@@ -127,6 +127,25 @@ impl CompletionQueue {
         all - left + self.take_more::<G, D>(directory, rest)
     }
 
+    /// Puts the next completion into `place`, if there is one, when it is known that it is not
+    /// usual; returns whether there was.
+    #[inline(always)]
+    pub fn take_unusual<G: Generation, D: Directory>(
+        &mut self,
+        directory: &D,
+        place: &mut MaybeUninit<Completion>,
+    ) -> bool {
+        if !self.has_unfinished {
+            let mut next = Direct { ring: &mut self.ring, shadow: &self.shadow };
+            if take_extended(&mut next, directory, place).is_some()
+                || G::SHARES_RECEIVES && take_shared(&mut next, directory, place).is_some()
+            {
+                return true;
+            }
+        }
+        self.take_more::<G, D>(directory, core::slice::from_mut(place)) > 0
+    }
+
     /// Goes on with [`take_many`](Self::take_many) when something unusual came.
     #[inline(never)]
     fn take_more<G: Generation, D: Directory>(
@@ -136,7 +155,7 @@ impl CompletionQueue {
     ) -> usize {
         let mut taken = 0;
         while taken < room.len() {
-            taken += self.take_simple(directory, room.get_mut(taken..).unwrap_or_default());
+            taken += self.take_simple::<G, D>(directory, room.get_mut(taken..).unwrap_or_default());
             let Some(place) = room.get_mut(taken) else { break };
             if !self.take::<G, D, _>(directory, place) {
                 break;
@@ -146,9 +165,14 @@ impl CompletionQueue {
         taken
     }
 
-    /// Puts completions into `room` as long as they are usual, or [extended](take_extended).
+    /// Puts completions into `room` as long as they are usual, [extended](take_extended) or
+    /// [shared](take_shared).
     #[inline(always)]
-    fn take_simple<D: Directory>(&mut self, directory: &D, room: &mut [MaybeUninit<Completion>]) -> usize {
+    fn take_simple<G: Generation, D: Directory>(
+        &mut self,
+        directory: &D,
+        room: &mut [MaybeUninit<Completion>],
+    ) -> usize {
         if self.has_unfinished {
             return 0;
         }
@@ -156,6 +180,7 @@ impl CompletionQueue {
         let mut taken = 0;
         for place in room {
             if take_extended(&mut cursor, directory, place).is_none()
+                && (!G::SHARES_RECEIVES || take_shared(&mut cursor, directory, place).is_none())
                 && take_usual(&mut cursor, directory, place) != Usual::Completed
             {
                 break;

@@ -7,8 +7,8 @@ use super::completion::{CompletionFlags, Directory, Member, Origin, Outcome, Sid
 use super::queue_pair::Service;
 use crate::barrier;
 use crate::format::{
-    CqeExtensionFlags, CqeIdentity, CqePayload, CqeStatus, EXTENSION_FLAGS, EXTENSION_IMMEDIATE, Opcode,
-    Status, VALID, VALID_WORD,
+    CqeExtensionFlags, CqeIdentity, CqePayload, CqeStatus, EXTENSION_FLAGS, EXTENSION_IMMEDIATE,
+    EXTENSION_SHARED_CONTEXT, Opcode, Status, VALID, VALID_WORD,
 };
 use crate::ring::Place;
 
@@ -168,5 +168,53 @@ pub(super) fn take_extended<P: Place, D: Directory, S: Sink>(
     // As in `take_send`.
     place.pass_extended();
     receive.retire_before(end);
+    Some(())
+}
+
+/// The same for the CQE of a receive of a shared queue, without an extension.
+const UNUSUAL_OF_SHARED: u64 = CqeStatus::from_bits(UNUSUAL).with_shared(false).with_send(true).bits();
+
+/// Takes the next CQE, if it is the success of a receive of a shared queue, without an immediate.
+///
+/// One of a queue of which nothing is outstanding is consumed, and nothing comes of it.
+#[inline(always)]
+pub(super) fn take_shared<P: Place, D: Directory, S: Sink>(
+    place: &mut P,
+    directory: &D,
+    sink: &mut S,
+) -> Option<()> {
+    let entry = place.entry();
+    let high = entry[VALID_WORD].load_high() ^ place.valid();
+    let status = CqeStatus::from_bits(u64::from(high) << 32);
+    if status.bits() & UNUSUAL_OF_SHARED != 0 || !status.shared() {
+        return None;
+    }
+    barrier::after_valid_bit();
+    let context = place.second_half()?[EXTENSION_SHARED_CONTEXT].load();
+    let member = directory.find(context, Side::Receive)?;
+    let shared = member.shared()?;
+    let messages = &member.queues().receive.retired.messages;
+    let mut origin = messages.origin;
+    if messages.service == Service::Datagram {
+        origin.flags = CompletionFlags::HEADER;
+        origin.source_queue_pair = CqeIdentity::from_bits(entry[2].load()).source_queue_pair();
+    } else if status.key_invalidated() {
+        return None;
+    }
+    let payload = CqePayload::from_bits(entry[0].load());
+    let outcome = Outcome {
+        // Where other CQEs have the context.
+        wr_id: entry[1].load(),
+        status: Status::Success,
+        opcode: messages.opcodes.decode(status.opcode_and_more(), false),
+        vendor_error: 0,
+        length: payload.length(),
+    };
+    // As in `take_send`.
+    place.pass();
+    if !shared.retire_one() {
+        return None;
+    }
+    sink.put(outcome, &origin, || payload.timestamp());
     Some(())
 }

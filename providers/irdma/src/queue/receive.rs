@@ -135,7 +135,7 @@ impl ReceiveQueue {
         self.head.store(position.wrapping_add(1), Ordering::Release);
         // SAFETY: `new` has made as many cells as there are WQEs.
         let quantum = unsafe { self.ring.offsets().at(index << self.log_bytes) };
-        write_simple::<G>(quantum, sge.address, descriptor, self.valid(position));
+        write_simple::<G>(quantum, sge.address, descriptor, 0, self.valid(position));
         Some(position)
     }
 
@@ -283,7 +283,7 @@ impl<G: Generation> SimpleRun<'_, G> {
         self.head.store(self.position, Ordering::Release);
         // SAFETY: `ReceiveQueue::new` has made as many cells as there are WQEs.
         let quantum = unsafe { self.ring.at(index << self.log_bytes) };
-        write_simple::<G>(quantum, sge.address, descriptor, self.valid);
+        write_simple::<G>(quantum, sge.address, descriptor, 0, self.valid);
         if self.cells.is_first(self.position) {
             cold_path();
             self.valid ^= VALID;
@@ -294,7 +294,7 @@ impl<G: Generation> SimpleRun<'_, G> {
 
 /// The second word of a fragment, without the valid bit; `None` if the fragment is too long.
 #[inline(always)]
-fn simple_descriptor<G: Generation>(sge: &Sge) -> Option<u64> {
+pub(super) fn simple_descriptor<G: Generation>(sge: &Sge) -> Option<u64> {
     if !G::FRAGMENTS_CARRY_VALID {
         return Some(sge.length_and_key());
     }
@@ -305,10 +305,16 @@ fn simple_descriptor<G: Generation>(sge: &Sge) -> Option<u64> {
 
 /// Writes a receive WQE of one fragment in one quantum, and makes it valid.
 #[inline(always)]
-fn write_simple<G: Generation>(quantum: &Quantum, address: u64, descriptor: u64, valid: u64) {
+pub(super) fn write_simple<G: Generation>(
+    quantum: &Quantum,
+    address: u64,
+    descriptor: u64,
+    word_2: u64,
+    valid: u64,
+) {
     quantum[0].store(address);
     quantum[1].store(descriptor | if G::FRAGMENTS_CARRY_VALID { valid } else { 0 });
-    quantum[2].store(0);
+    quantum[2].store(word_2);
     barrier::wqe_before_valid();
     quantum[VALID_WORD].store(ReceiveHeader::from_bits(valid).bits());
 }

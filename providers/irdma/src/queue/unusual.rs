@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 
 use super::completion::{Directory, Member, Origin, Outcome, Side, Sink};
 use super::cqe::{Cqe, Failure};
-use super::poll::{Usual, take_extended, take_usual};
+use super::poll::{Usual, take_extended, take_shared, take_usual};
 use super::queue_pair::Service;
 use crate::format::{CompletionOpcode, FlushCode, Status, VALID_WORD, is_datagram_note};
 use crate::generation::Generation;
@@ -49,10 +49,12 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
         match take_usual(&mut place, self.directory, self.sink) {
             Usual::Completed => Step::Completed,
             Usual::Empty => Step::Empty,
-            Usual::Unusual => match take_extended(&mut place, self.directory, self.sink) {
-                Some(()) => Step::Completed,
-                None => self.step_unusual(),
-            },
+            Usual::Unusual => {
+                let taken = take_extended(&mut place, self.directory, self.sink).or_else(|| {
+                    if G::SHARES_RECEIVES { take_shared(&mut place, self.directory, self.sink) } else { None }
+                });
+                if taken.is_some() { Step::Completed } else { self.step_unusual() }
+            }
         }
     }
 

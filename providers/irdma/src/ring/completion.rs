@@ -168,6 +168,9 @@ pub(crate) trait Place {
     /// Where the extension of that entry is, and its valid bit, as above, once it has come.
     fn extension(&self) -> (&Entry, u32);
 
+    /// The second half of the entry, if slots have one; it is there as soon as the first is.
+    fn second_half(&self) -> Option<&Entry>;
+
     /// Moves on by a slot, which the device may write to again.
     fn pass(&mut self);
 
@@ -197,6 +200,12 @@ impl Place for Direct<'_> {
     fn extension(&self) -> (&Entry, u32) {
         let (entry, valid) = self.ring.extension();
         (entry, (valid >> 32) as u32)
+    }
+
+    #[inline(always)]
+    fn second_half(&self) -> Option<&Entry> {
+        // SAFETY: of a slot below `slots`.
+        self.ring.is_wide().then(|| unsafe { self.ring.entry.add(1).as_ref() })
     }
 
     #[inline(always)]
@@ -275,6 +284,12 @@ impl Place for Cursor<'_> {
         };
         // SAFETY: as above, or the first slot.
         (unsafe { entry.as_ref() }, valid)
+    }
+
+    #[inline(always)]
+    fn second_half(&self) -> Option<&Entry> {
+        // SAFETY: of slot `index`, which is below `slots`.
+        self.ring.is_wide().then(|| unsafe { self.entry.add(1).as_ref() })
     }
 
     #[inline(always)]

@@ -109,6 +109,10 @@ fn compare<G: Generation>(
         prop_assert_eq!(device.consumer(), consumer);
     }
     let (pairs, device, mut cq) = scene::<G>(slot_bytes, entries, raw);
+    let taken = Vec::from_iter(core::iter::from_fn(|| cq.poll_single::<G, _>(&pairs)));
+    prop_assert_eq!(&taken, &completions);
+    prop_assert_eq!(device.consumer(), consumer);
+    let (pairs, device, mut cq) = scene::<G>(slot_bytes, entries, raw);
     let mut taken = Vec::new();
     let mut sink = Taken::default();
     while cq.take_slowly::<G, _, _>(&pairs, &mut sink) {

@@ -13,6 +13,7 @@ mod push;
 mod refused;
 mod resizing;
 mod ring_laws;
+mod shared_ways;
 mod short_ways;
 
 use super::{Held, HeldBatch, SendBatch, SendQueue};
