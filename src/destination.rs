@@ -17,6 +17,8 @@ pub enum Destination {
     Peer,
     /// Into the peer's memory, or from there.
     Memory,
+    /// To a word of the peer's memory.
+    Word,
     /// To some queue pair.
     Datagram,
     /// To the peer, and takes a key of its away.
@@ -72,6 +74,10 @@ pub unsafe fn addressed(
             Destination::Memory => {
                 let rdma = &(*work).wr.rdma;
                 (with_key(header, rdma.rkey), rdma.remote_addr)
+            }
+            Destination::Word => {
+                let word = &(*work).wr.atomic;
+                (with_key(header, word.rkey), word.remote_addr)
             }
             Destination::Peer => (header, 0),
             Destination::Invalidating => (with_key(header, (*work).__bindgen_anon_1.invalidate_rkey), 0),

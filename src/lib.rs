@@ -28,6 +28,7 @@ mod objects;
 mod operations;
 mod pd;
 mod poll_cq;
+mod post_atomic;
 mod post_message;
 mod post_recv;
 mod post_send;

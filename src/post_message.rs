@@ -11,11 +11,12 @@ use irdma_hw::queue::{Obstacle, Refusal, SendBatch, Sge, Started, Taker};
 use rdma_core_sys::bindings::*;
 
 use crate::destination::{Destination, finish_started, has_receiver};
+use crate::post_atomic::post_atomic;
 use crate::post_recv::list_of;
 use crate::post_send::{announce, post_list, refuse};
 use crate::qp::QueuePair;
 use crate::work_request::{
-    MESSAGES, OUTGOING, WITH_IMMEDIATE, header_of, immediate_of, place_without_data, request_of,
+    ATOMICS, MESSAGES, OUTGOING, WITH_IMMEDIATE, header_of, immediate_of, place_without_data, request_of,
 };
 
 /// Posts a list that begins with a work request of another than the simplest kind.
@@ -33,6 +34,8 @@ pub unsafe fn post_other<G: Generation>(
     unsafe {
         if (*request).send_flags & IBV_SEND_INLINE != 0 {
             post_inline::<G, false>(qp, request, refused, start)
+        } else if G::HAS_ATOMICS && ATOMICS.can_be_posted(qp, (*request).opcode) {
+            post_atomic::<G>(qp, request, refused, start)
         } else {
             post_immediate::<G>(qp, request, refused, start)
         }
@@ -143,7 +146,7 @@ pub unsafe fn post_inline<G: Generation, const SIMPLE: bool>(
 /// # Safety
 /// As for `post_send`, under the send lock, which this releases.
 #[inline(always)]
-unsafe fn go_on<'queue, G: Generation>(
+pub unsafe fn go_on<'queue, G: Generation>(
     qp: &QueuePair,
     request: *mut ibv_send_wr,
     refused: *mut *mut ibv_send_wr,

@@ -53,6 +53,9 @@ impl Operations {
 pub const REMOTE: Operations =
     Operations::of(&[IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ]);
 
+/// Those that change a word of the peer's.
+pub const ATOMICS: Operations = Operations::of(&[IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD]);
+
 /// Those with an immediate.
 pub const WITH_IMMEDIATE: Operations = Operations::of(&[IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM]);
 

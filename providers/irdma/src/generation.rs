@@ -26,6 +26,8 @@ pub trait Generation: sealed::Sealed + 'static {
     const BIND_KEYS_EXCHANGED: bool;
     /// Where inline data goes.
     const INLINE: InlineLayout;
+    /// There are atomics.
+    const HAS_ATOMICS: bool = false;
     /// There are shared receive queues.
     const SHARES_RECEIVES: bool = false;
     /// Send queues may have push pages.
@@ -114,6 +116,7 @@ impl Generation for Gen3 {
     const MAX_FRAGMENT_BYTES: u32 = 0x7FFF_FFFF;
     const BIND_KEYS_EXCHANGED: bool = false;
     const INLINE: InlineLayout = MARKED_INLINE;
+    const HAS_ATOMICS: bool = true;
     const SHARES_RECEIVES: bool = true;
     const FLUSHES_EACH: bool = true;
 }
@@ -131,6 +134,7 @@ impl<G: Generation> Generation for WithPush<G> {
     const MAX_FRAGMENT_BYTES: u32 = G::MAX_FRAGMENT_BYTES;
     const BIND_KEYS_EXCHANGED: bool = G::BIND_KEYS_EXCHANGED;
     const INLINE: InlineLayout = G::INLINE;
+    const HAS_ATOMICS: bool = G::HAS_ATOMICS;
     const SHARES_RECEIVES: bool = G::SHARES_RECEIVES;
     const PUSHES: bool = true;
     const FLUSHES_EACH: bool = G::FLUSHES_EACH;

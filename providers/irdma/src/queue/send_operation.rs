@@ -1,10 +1,48 @@
 //! Send WQEs that move no message: atomics, binds and invalidates.
 
-use super::send_batch::SendBatch;
+use super::send_batch::{SendBatch, Started};
 use super::work::{Atomic, Bind, Refusal, SendRequest, Sge};
 use crate::format::{BindKeys, Fragment, SendHeader};
 use crate::generation::Generation;
 use crate::ring::QuantumRing;
+
+/// Bytes of what an atomic changes.
+const WORD: u32 = 8;
+
+/// Quanta of an atomic: its operands have one of their own.
+const ATOMIC_QUANTA: u32 = 2;
+
+/// What the header of an atomic says about the piece that the old value goes to, and the operands.
+const ATOMIC_DATA: SendHeader = SendHeader::from_bits(0).with_more_fragments(1);
+
+impl<'queue, G: Generation> SendBatch<'queue, G> {
+    /// Starts to place what [`atomic`](Self::atomic) does, if nothing stands in the way; else
+    /// changes nothing. The word of the peer's lies at a multiple of eight.
+    #[inline(always)]
+    pub fn start_atomic(
+        &self,
+        local: &Sge,
+        operand: impl FnOnce() -> u64,
+        compare: impl FnOnce() -> u64,
+    ) -> Option<Started<'queue>> {
+        let queue = self.queue;
+        if local.length != WORD || queue.max_fragments == 0 {
+            return None;
+        }
+        let position = self.room(ATOMIC_QUANTA)?;
+        let place = queue.ring.quanta_from(position).settled();
+        let quantum = place.first();
+        quantum[0].store(local.address);
+        quantum[1].store(Fragment::default().with_key(local.key).bits());
+        // SAFETY: the run has two quanta there.
+        let operands = unsafe { place.after(1) }.first();
+        operands[0].store(operand());
+        operands[1].store(compare());
+        operands[2].store(0);
+        operands[3].store(queue.run.get().valid);
+        Some(Started { position, quantum, length: WORD, quanta: ATOMIC_QUANTA, data: ATOMIC_DATA })
+    }
+}
 
 impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
     /// Places an atomic of eight bytes, whose old value goes to the one piece of the list.
@@ -14,10 +52,13 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
     #[inline(never)]
     pub fn atomic(&mut self, request: &SendRequest, list: &[Sge], atomic: Atomic) -> Result<(), Refusal> {
         let [local] = list else { return Err(Refusal::Invalid) };
-        if local.length != 8 || !request.remote.is_multiple_of(8) || self.queue.max_fragments == 0 {
+        if local.length != WORD
+            || !request.remote.is_multiple_of(WORD.into())
+            || self.queue.max_fragments == 0
+        {
             return Err(Refusal::Invalid);
         }
-        self.place(request, 8, 2, |ring, position, valid| {
+        self.place(request, WORD, ATOMIC_QUANTA, |ring, position, valid| {
             let quantum = ring.at(position);
             quantum[0].store(local.address);
             quantum[1].store(Fragment::default().with_key(local.key).bits());
@@ -27,7 +68,7 @@ impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
             operands[1].store(atomic.compare);
             operands[2].store(0);
             operands[3].store(valid);
-            SendHeader::default().with_more_fragments(1)
+            ATOMIC_DATA
         })
     }
 

@@ -9,7 +9,7 @@ use crate::format::{Opcode, SendHeader};
 use crate::generation::{Gen1, Gen2, Gen3, Generation, WithPush};
 use crate::mock::SendDevice;
 use crate::queue::{
-    Obstacle, Refusal, SendBatch, SendQueue, SendQueueParts, SendRequest, Sge, Started, Taker,
+    Atomic, Obstacle, Refusal, SendBatch, SendQueue, SendQueueParts, SendRequest, Sge, Started, Taker,
 };
 
 const QUANTA: u32 = 512;
@@ -18,23 +18,30 @@ const QUANTA: u32 = 512;
 enum Work {
     Fragments(usize, Option<u32>),
     Inline(u32, Option<u32>),
+    Atomic(u64),
 }
 
 fn works(most_fragments: usize, most_inline: u32) -> impl Strategy<Value = Vec<Work>> {
     let work = prop_oneof![
         (1..=most_fragments, any::<Option<u32>>()).prop_map(|(count, data)| Work::Fragments(count, data)),
         (0..=most_inline, any::<Option<u32>>()).prop_map(|(length, data)| Work::Inline(length, data)),
+        any::<u64>().prop_map(Work::Atomic),
     ];
     prop::collection::vec(work, 1..50)
 }
 
 fn request(wr_id: u64) -> SendRequest {
     let header = SendHeader::default().with_opcode(Opcode::Send as u8).with_remote_key(0x1234_5678);
-    SendRequest { wr_id, header, remote: 0xABCD_EF01 }
+    SendRequest { wr_id, header, remote: 0xABCD_EF08 }
 }
 
 fn list(count: usize) -> Vec<Sge> {
     (0..count as u32).map(|n| Sge { address: 7 << 40 | u64::from(n), length: 100 + n, key: 50 + n }).collect()
+}
+
+/// What an atomic brings back goes there.
+fn word() -> Sge {
+    Sge { length: 8, ..list(1)[0] }
 }
 
 fn taker(immediate: Option<u32>) -> Taker {
@@ -72,6 +79,10 @@ fn try_short<G: Generation>(queue: &SendQueue, bytes: &[u8], wr_id: u64, work: W
             batch.set_immediate(&started, immediate);
             Some(finish(batch, started, wr_id, immediate.is_some()))
         }
+        Work::Atomic(operand) => {
+            let started = batch.start_atomic(&word(), || operand, || !operand)?;
+            Some(finish(batch, started, wr_id, false))
+        }
     }
 }
 
@@ -83,6 +94,9 @@ fn place<G: Generation>(queue: &SendQueue, bytes: &[u8], wr_id: u64, work: Work)
             let piece = Sge { address: bytes.as_ptr().expose_provenance() as u64, length, key: 0 };
             // SAFETY: the bytes are there.
             unsafe { batch.inline(&request(wr_id), &[piece], immediate)? }
+        }
+        Work::Atomic(operand) => {
+            batch.atomic(&request(wr_id), &[word()], Atomic { operand, compare: !operand })?;
         }
     }
     batch.finish();
