@@ -18,6 +18,7 @@ mod environment;
 mod errno;
 mod lock;
 mod log;
+mod mark;
 mod matching;
 mod memory;
 mod mr;

@@ -42,6 +42,16 @@ pub fn symbols(library: &Path, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// A program needs no library beside the C library's: it starts on any system.
+pub fn starts_alone(program: &Path) -> Result<()> {
+    let dynamic = read(Command::new("readelf").args(["--wide", "--dynamic"]).arg(program))?;
+    for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
+        let allowed = ["libc.so.6", "libgcc_s.so.1", "ld-linux"];
+        ensure!(allowed.iter().any(|name| line.contains(name)), "{} needs more: {line}", program.display());
+    }
+    Ok(())
+}
+
 /// The functions that post and poll: a program calls them for every message. With their module
 /// where a control verb has the same name.
 const DATA_PATH: &[&str] = &[

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that is checked, and its summary.
 
+mod check;
 mod code;
 mod connections;
 mod differential;
@@ -66,6 +67,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         // What both lanes need is built before.
         session.simulator().map_err(Error::msg)?;
         verbs::build()?;
+        check::build()?;
         lanes::run(&mut session, &arguments)?;
     }
     releases::check(&mut session);
@@ -85,4 +87,5 @@ fn check_side_by_side(session: &mut Session) {
     ucx::check(session);
     connections::check(session);
     misuse::check(session);
+    check::check(session);
 }
