@@ -18,7 +18,7 @@ memory = os.memfd_create("region", os.MFD_ALLOW_SEALING)
 os.ftruncate(memory, LENGTH)
 fcntl.fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK)
 with open("/dev/udmabuf", "rb+", buffering=0) as maker:
-    dmabuf = fcntl.ioctl(maker, UDMABUF_CREATE, struct.pack("=IIQQ", memory, 0, 0, LENGTH))
+    dmabuf = fcntl.ioctl(maker, UDMABUF_CREATE, bytearray(struct.pack("=IIQQ", memory, 0, 0, LENGTH)))
 view = mmap.mmap(memory, LENGTH)
 
 with open_device() as context:

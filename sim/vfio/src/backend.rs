@@ -148,8 +148,9 @@ impl ServerBackend for Backend {
         let mut machine = self.shared.lock();
         match region {
             VFIO_PCI_CONFIG_REGION_INDEX => {
-                if let Some(configuration) = machine.configuration(self.function) {
-                    configuration.write(offset, data);
+                let configuration = machine.configuration(self.function);
+                if configuration.is_some_and(|configuration| configuration.write(offset, data)) {
+                    machine.reset(self.function);
                 }
             }
             // Registers are written as whole words.

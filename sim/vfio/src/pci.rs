@@ -23,6 +23,12 @@ const WIDE_BAR: u32 = 0xc;
 const HAS_CAPABILITIES: u16 = 0x10;
 const COMMAND: usize = 4;
 const EXPRESS: usize = 0x40;
+/// Device capabilities.
+const ROLE_BASED_ERRORS: u32 = 1 << 15;
+const FUNCTION_LEVEL_RESET: u32 = 1 << 28;
+/// Device control, and the bit that asks for the reset.
+const DEVICE_CONTROL: usize = EXPRESS + 8;
+const INITIATE_RESET: u16 = 1 << 15;
 const VECTOR_TABLE: usize = 0x80;
 /// Offset of the pending bits in the BAR.
 const PENDING: u32 = 0x8000;
@@ -49,7 +55,7 @@ impl Configuration {
         // PCI Express endpoint, version 2; link of 2.5 GT/s, one lane.
         put_at(&mut bytes, EXPRESS, [0x10, VECTOR_TABLE as u8]);
         put_at(&mut bytes, EXPRESS + 2, 0x0002_u16.to_le_bytes());
-        put_at(&mut bytes, EXPRESS + 4, 0x8000_u32.to_le_bytes());
+        put_at(&mut bytes, EXPRESS + 4, (ROLE_BASED_ERRORS | FUNCTION_LEVEL_RESET).to_le_bytes());
         put_at(&mut bytes, EXPRESS + 12, 0x11_u32.to_le_bytes());
         put_at(&mut bytes, EXPRESS + 18, 0x11_u16.to_le_bytes());
         // MSI-X.
@@ -68,15 +74,21 @@ impl Configuration {
         data[..length].copy_from_slice(&rest[..length]);
     }
 
-    /// A store: to the command register and the capabilities.
-    pub fn write(&mut self, offset: u64, data: &[u8]) {
-        let Ok(offset) = usize::try_from(offset) else { return };
+    /// A store: to the command register and the capabilities. True if it asks for a reset of the function.
+    #[must_use]
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
+        let Ok(offset) = usize::try_from(offset) else { return false };
         if offset != COMMAND && offset < EXPRESS {
-            return;
+            return false;
         }
         for (place, byte) in self.0.iter_mut().skip(offset).zip(data) {
             *place = *byte;
         }
+        // The bit is never read as 1.
+        let high = &mut self.0[DEVICE_CONTROL + 1];
+        let asked = *high & (INITIATE_RESET >> 8) as u8 != 0;
+        *high &= !(INITIATE_RESET >> 8) as u8;
+        asked
     }
 }
 
@@ -87,10 +99,9 @@ mod tests {
     #[test]
     fn identity_cannot_be_changed() {
         let mut configuration = Configuration::new(Generation::Gen3);
-        configuration.write(0, &[1, 2, 3, 4]);
-        configuration.write(COMMAND as u64, &[6, 1]);
-        configuration.write(BYTES as u64 - 1, &[9, 9]);
-        configuration.write(u64::MAX, &[9]);
+        let stores: [(u64, &[u8]); 4] =
+            [(0, &[1, 2, 3, 4]), (COMMAND as u64, &[6, 1]), (BYTES as u64 - 1, &[9, 9]), (u64::MAX, &[9])];
+        assert!(stores.iter().all(|(offset, bytes)| !configuration.write(*offset, bytes)));
         let mut bytes = [0; 8];
         configuration.read(0, &mut bytes);
         assert_eq!(bytes, [0x86, 0x80, 0x52, 0x14, 6, 1, 0x10, 0]);
@@ -99,5 +110,18 @@ mod tests {
         let mut device = [0; 2];
         Configuration::new(Generation::Gen2).read(2, &mut device);
         assert_eq!(u16::from_le_bytes(device), E810);
+    }
+
+    #[test]
+    fn reset_is_asked_for_by_a_bit_that_does_not_stay() {
+        let mut configuration = Configuration::new(Generation::Gen2);
+        let mut control = [0; 2];
+        configuration.read(DEVICE_CONTROL as u64, &mut control);
+        let with_reset = (u16::from_le_bytes(control) | INITIATE_RESET).to_le_bytes();
+        assert!(configuration.write(DEVICE_CONTROL as u64, &with_reset));
+        let mut after = [0; 2];
+        configuration.read(DEVICE_CONTROL as u64, &mut after);
+        assert_eq!(after, control);
+        assert!(!configuration.write(DEVICE_CONTROL as u64, &control));
     }
 }

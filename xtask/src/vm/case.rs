@@ -26,8 +26,9 @@ pub fn carry_out(fleet: &mut Fleet, group: &str, test: &Test, logs: &Path) -> Re
     };
     let outcome = match &test.what {
         What::Alone(command) => {
+            let limit = test.limit * fleet.slowness;
             let guest = &mut fleet.guests[0];
-            let run = guest.start(command, test.limit, 0)?;
+            let run = guest.start(command, limit, 0)?;
             let finished = guest.finish(run)?;
             keep("", &finished)?;
             judge(&finished)
@@ -62,25 +63,25 @@ fn pair(
     client: &str,
     listens: Listens,
 ) -> Result<(Finished, Finished)> {
+    let (limit, wait) = (test.limit * fleet.slowness, WAIT * fleet.slowness);
     let address = "export SERVER=192.0.2.1 SERVER6=fd00:2::1\n";
-    let serving = fleet.guests[0].start(&format!("{address}{server}"), test.limit, 0)?;
-    match listens {
-        Listens::Tcp(port) => {
-            let waiting = fleet.guests[0].start("true", WAIT, port)?;
-            fleet.guests[0].finish(waiting)?;
-        }
-        Listens::Connections(port) => {
-            fleet.guests[0].run(&format!("await-connections {port}"), WAIT)?;
-        }
-        Listens::Nowhere => {}
+    let serving = fleet.guests[0].start(&format!("{address}{server}"), limit, 0)?;
+    let guest = &mut fleet.guests[0];
+    let waiting = match listens {
+        Listens::Tcp(port) => Some(guest.start("true", wait, port)?),
+        Listens::Connections(port) => Some(guest.start(&format!("await-connections {port}"), wait, 0)?),
+        Listens::Nowhere => None,
+    };
+    if let Some(waiting) = waiting {
+        guest.finish_during(waiting, serving)?;
     }
     let last = fleet.guests.len() - 1;
-    let asking = fleet.guests[last].start(&format!("{address}{client}"), test.limit, 0)?;
+    let asking = fleet.guests[last].start(&format!("{address}{client}"), limit, 0)?;
     let client = fleet.guests[last].finish(asking)?;
     if client.end != End::Exit(0) && client.end != End::TimeOut {
         // Its server would wait for another one until the limit.
         let guest = &mut fleet.guests[0];
-        guest.run("sleep 1", WAIT)?;
+        guest.run("sleep 1", wait)?;
         guest.kill(serving)?;
     }
     Ok((fleet.guests[0].finish(serving)?, client))

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -21,6 +21,9 @@ use crate::{plugin, suites};
 
 /// Longest time for the device to end when its guests have gone.
 const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// A boot on a machine that has nothing else to do, generously.
+const CALM_BOOT: Duration = Duration::from_secs(15);
 
 /// What machines are made of, built or fetched.
 pub struct Parts {
@@ -72,6 +75,8 @@ impl Parts {
 pub struct Fleet {
     /// The guests, by number.
     pub guests: Vec<Guest>,
+    /// How many times as long as on a calm machine things take: limits grow by it.
+    pub slowness: u32,
     device: Running,
     /// Holds the sockets, and goes with this value.
     _folder: Folder,
@@ -83,6 +88,7 @@ impl Fleet {
         fs::create_dir_all(logs)?;
         let folder = Folder::new()?;
         let initrd = parts.initrd(provider, logs)?;
+        let started = Instant::now();
         let sockets: Vec<PathBuf> = (0..count).map(|guest| folder.0.join(format!("nic{guest}"))).collect();
         let device = device::start(&parts.device, parts.generation, &sockets, &logs.join("device.log"))?;
         let mut booting = Vec::new();
@@ -100,12 +106,13 @@ impl Fleet {
             Guest::greet(qemu, &listener, &serial, &kernel)
         };
         let guests = booting.into_iter().map(greet).collect::<Result<Vec<_>>>()?;
-        Ok(Fleet { guests, device, _folder: folder })
+        let slowness = slowness(started.elapsed());
+        Ok(Fleet { guests, slowness, device, _folder: folder })
     }
 
     /// Ends the guests, and looks that the device ends with them.
     pub fn end(self) -> Result<()> {
-        let Fleet { guests, mut device, _folder } = self;
+        let Fleet { guests, mut device, .. } = self;
         guests.into_iter().try_for_each(Guest::end)?;
         ensure!(
             wait_until(END_LIMIT, || matches!(device.has_ended(), Ok(true) | Err(_))),
@@ -115,6 +122,12 @@ impl Fleet {
         ensure!(finished.succeeded(), "the device: {}", finished.explain());
         Ok(())
     }
+}
+
+/// How slow a machine is whose guests took that long to boot.
+fn slowness(boot: Duration) -> u32 {
+    let times = boot.as_secs().div_ceil(CALM_BOOT.as_secs());
+    times.clamp(1, 20) as u32
 }
 
 /// Boots one guest whose console is this terminal, until the person ends it.

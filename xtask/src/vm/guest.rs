@@ -132,6 +132,22 @@ impl Guest {
         }
     }
 
+    /// Waits for the end of `run`, but no longer than `other` runs.
+    pub fn finish_during(&mut self, run: u32, other: u32) -> Result<()> {
+        loop {
+            let known = self.runs.get(&run).context("no such run")?;
+            let has_ended = |run: u32| self.runs.get(&run).is_none_or(|run| run.ended.is_some());
+            if has_ended(run) || has_ended(other) {
+                break;
+            }
+            let deadline = known.deadline;
+            self.look(deadline)?;
+        }
+        self.kill(run)?;
+        self.runs.remove(&run);
+        Ok(())
+    }
+
     /// Runs a command to its end.
     pub fn run(&mut self, script: &str, limit: u32) -> Result<Finished> {
         let run = self.start(script, limit, 0)?;

@@ -1,7 +1,8 @@
 //! The packages of the virtual machine: sets of pinned versions, each unpacked into a root of its own.
 //!
 //! `vm/packages/SET.wanted` names what is needed, `SET.pinned` each package of it and of what it
-//! depends on, with version, size, SHA-256 and place on a Debian mirror.
+//! depends on, with version, size, SHA-256 and place on a Debian mirror. `NAME/SUITE` is a package that
+//! is taken from another suite, without what it depends on there.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,7 +15,7 @@ use crate::apt::{Apt, Mirror, reason};
 use crate::suites;
 use crate::workspace::{read, root, target};
 
-/// The distribution that they are of.
+/// The distribution that they are of, unless it is said otherwise.
 const SUITE: &str = "forky";
 
 /// What no program of the machine reads.
@@ -113,7 +114,7 @@ impl Set {
 
     fn update(self, apt: &Apt) -> Result<()> {
         let wanted = fs::read_to_string(self.file("wanted"))?;
-        let names = wanted.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let (names, of_other_suites) = names(&wanted);
         // Nothing is installed there, so that apt takes everything that is needed.
         let none = apt.folder.join("status");
         fs::write(&none, "")?;
@@ -133,6 +134,10 @@ impl Set {
         let Some(packages) = packages else {
             bail!("apt described the set {} in an unknown form", self.name())
         };
+        for (name, suite) in of_other_suites {
+            packages.retain(|package| package.name != name);
+            packages.push(Package::newest(name, suite)?);
+        }
         packages.sort_by(|one, other| one.name.cmp(&other.name));
         let mut text = String::new();
         for package in &*packages {
@@ -142,6 +147,18 @@ impl Set {
         println!("{}: {} packages", self.file("pinned").display(), packages.len());
         Ok(())
     }
+}
+
+/// The wanted packages of the suite, and those of other suites with the suites.
+fn names(wanted: &str) -> (Vec<&str>, Vec<(&str, &str)>) {
+    let mut names = (Vec::new(), Vec::new());
+    for line in wanted.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        match line.split_once('/') {
+            Some(of_other_suite) => names.1.push(of_other_suite),
+            None => names.0.push(line),
+        }
+    }
+    names
 }
 
 /// In a root, the pins that it was made from.
@@ -176,6 +193,13 @@ impl std::fmt::Display for Package {
 }
 
 impl Package {
+    /// The one that `suite` has now.
+    fn newest(name: &str, suite: &str) -> Result<Package> {
+        let known = read(Apt::of_suite(suite)?.cache().args(["show", "--no-all-versions", name]))
+            .map_err(|error| anyhow!("{name} of {suite} cannot be had: {}", reason(&error)))?;
+        Package::of_stanza(&known).ok_or_else(|| anyhow!("apt described {name} in an unknown form"))
+    }
+
     /// From what `apt-cache show` says of it.
     fn of_stanza(stanza: &str) -> Option<Package> {
         let field = |name: &str| {
@@ -242,7 +266,8 @@ mod tests {
         for set in Set::ALL {
             let (_, packages) = set.pinned().unwrap();
             let wanted = fs::read_to_string(set.file("wanted")).unwrap();
-            for name in wanted.lines().filter(|line| !line.starts_with('#')) {
+            let (names, of_other_suites) = names(&wanted);
+            for name in names.into_iter().chain(of_other_suites.into_iter().map(|(name, _)| name)) {
                 assert!(packages.iter().any(|package| package.name == name), "{name} of {}", set.name());
             }
         }

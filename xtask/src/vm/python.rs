@@ -26,8 +26,9 @@ pub fn run(
     logs: &Path,
     report: &mut Report,
 ) -> Result<()> {
+    let limit = LIMIT * fleet.slowness;
     let guest = &mut fleet.guests[0];
-    let finished = guest.run(&format!("python-suite '{word}'"), LIMIT)?;
+    let finished = guest.run(&format!("python-suite '{word}'"), limit)?;
     fs::write(logs.join("python-results.log"), &finished.output)?;
     fs::write(logs.join("python-output.log"), guest.run("cat /tmp/python-suite", 60)?.output)?;
     let outcomes = match pyverbs::outcomes(&finished.output) {
