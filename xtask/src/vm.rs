@@ -122,7 +122,7 @@ fn command(parts: &Parts, options: &Options, logs: &Path) -> Result<ExitCode> {
     let run = guest.start(&script, options.limit, 0)?;
     guest.shown = Some(run);
     let finished = guest.finish(run)?;
-    let trouble = kernel_log::trouble(guest.kernel(0)).map(str::to_owned);
+    let trouble = kernel_log::trouble(guest.kernel(0), &[]).map(str::to_owned);
     fleet.end()?;
     if let Some(line) = trouble {
         bail!("the guest's kernel says: {line}; its log is in {}", logs.display());

@@ -48,7 +48,7 @@ pub fn carry_out(fleet: &mut Fleet, group: &str, test: &Test, logs: &Path) -> Re
         }
     };
     for (guest, start) in fleet.guests.iter().zip(before) {
-        if let Some(line) = kernel_log::trouble(guest.kernel(start)) {
+        if let Some(line) = kernel_log::trouble(guest.kernel(start), test.warnings) {
             return Ok(Outcome::Failed(format!("the kernel says: {line}")));
         }
     }

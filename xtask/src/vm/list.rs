@@ -24,6 +24,8 @@ pub struct Test {
     pub only: Option<u32>,
     /// Why it fails with the C provider, if that is known.
     pub c_fault: Option<&'static str>,
+    /// Functions of the kernel that are known to warn.
+    pub warnings: &'static [&'static str],
 }
 
 /// What a test runs.
@@ -79,7 +81,7 @@ pub fn groups() -> Vec<Group> {
 
 impl Test {
     fn new(name: &'static str, what: What) -> Test {
-        Test { name, what, limit: 30, is_short: false, only: None, c_fault: None }
+        Test { name, what, limit: 30, is_short: false, only: None, c_fault: None, warnings: &[] }
     }
 
     /// One command.
@@ -105,6 +107,11 @@ impl Test {
     /// Fails with the C provider, for this reason.
     fn c_fails(self, reason: &'static str) -> Test {
         Test { c_fault: Some(reason), ..self }
+    }
+
+    /// The kernel warns in these functions, for no fault of the provider's or the device's.
+    fn warns(self, warnings: &'static [&'static str]) -> Test {
+        Test { warnings, ..self }
     }
 
     /// For one generation.

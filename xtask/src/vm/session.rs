@@ -51,7 +51,7 @@ pub fn run(
     };
     println!("        {provider}: booted in {:.1} s", started.elapsed().as_secs_f64());
     for guest in &fleet.guests {
-        if let Some(line) = kernel_log::trouble(guest.kernel(0)) {
+        if let Some(line) = kernel_log::trouble(guest.kernel(0), &[]) {
             report.trouble(format!("{provider}: the kernel says while it boots: {line}"));
         }
     }
