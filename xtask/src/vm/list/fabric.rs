@@ -20,8 +20,8 @@ macro_rules! fi_pingpong {
         Test::pair(
             $name,
             Listens::Tcp(47592),
-            concat!("fi_pingpong -c -I 50 -d $DEV ", $options),
-            concat!("fi_pingpong -c -I 50 -d $DEV ", $options, " $SERVER"),
+            concat!("fi_pingpong -c -I 50 -d $DEV", $options),
+            concat!("fi_pingpong -c -I 50 -d $DEV", $options, " $SERVER"),
         )
         .within(60)
     };
@@ -44,10 +44,10 @@ pub fn tests() -> Vec<Test> {
         ucx!("ud_v", "ucp_am_lat -s 1024 -n 200 -w 20"),
         ucx!("ud_v", "ucp_put_lat -s 8 -n 200 -w 20"),
         ucx!("ud_v", "ucp_get -s 65536 -n 50 -w 5"),
-        fi_pingpong!("fi_pingpong verbs", "-p verbs -e msg"),
-        fi_pingpong!("fi_pingpong rxm", "-p 'verbs;ofi_rxm' -e rdm"),
-        fi_pingpong!("fi_pingpong rxd", "-p 'verbs;ofi_rxd' -e rdm"),
-        fi_pingpong!("fi_pingpong datagrams", "-p verbs -e dgram"),
+        fi_pingpong!("fi_pingpong verbs", " -p verbs -e msg"),
+        fi_pingpong!("fi_pingpong rxm", " -p 'verbs;ofi_rxm' -e rdm"),
+        fi_pingpong!("fi_pingpong rxd", "-dgram -p 'verbs;ofi_rxd' -e rdm"),
+        fi_pingpong!("fi_pingpong datagrams", "-dgram -p verbs -e dgram"),
         Test::alone("mpi ping-pong", "mpi 2 ping_pong.py").within(120).only_on(3),
         Test::alone("mpi all-to-all", "mpi 4 all_to_all.py").within(180).only_on(3),
     ]
