@@ -15,7 +15,7 @@ use crate::process::{Running, wait_until};
 use crate::workspace::{cargo, run, target};
 
 /// Which provider a program on the software device loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Provider {
     /// This project's.
     Ours,

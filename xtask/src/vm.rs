@@ -16,6 +16,7 @@ mod python;
 mod report;
 mod session;
 mod stand_in;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,8 +36,9 @@ use session::Selection;
 #[derive(clap::Args)]
 pub struct Options {
     /// Generation of the device: 3 (stock idpf.ko) or 2 (a stand-in for ice.ko)
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=3))]
-    r#gen: u32,
+    /// (the tests: both without this; a command: 3)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=3))]
+    r#gen: Option<u32>,
     /// Whose provider the guest has (the tests: both without this; a command: ours)
     #[arg(long)]
     provider: Option<Provider>,
@@ -58,6 +60,9 @@ pub struct Options {
     /// Pin the versions of the machine's packages that the mirror has now, and do nothing else
     #[arg(long)]
     update: bool,
+    /// Write what came of the last whole lists to docs/compatibility.md, and do nothing else
+    #[arg(long)]
+    table: bool,
     /// Send nothing over the device's ordinary network side
     #[arg(long)]
     without_lan: bool,
@@ -75,29 +80,46 @@ pub fn run(options: Options) -> Result<ExitCode> {
         packages::update()?;
         return Ok(ExitCode::SUCCESS);
     }
+    if options.table {
+        return table::write().map(|()| ExitCode::SUCCESS);
+    }
     machine_packages::install(machine_packages::BUILD)?;
     process::adopt_orphans()?;
-    let parts = Parts::build(options.r#gen, !options.without_lan, options.device.as_deref())?;
-    let logs = target().join("vm-logs");
-    if options.shell {
+    let logs = target().join(LOGS);
+    let parts = |generation| Parts::build(generation, !options.without_lan, options.device.as_deref());
+    if options.shell || !options.command.is_empty() {
+        let parts = parts(options.r#gen.unwrap_or(3))?;
+        if !options.shell {
+            return command(&parts, &options, &logs.join("command"));
+        }
         let provider = options.provider.unwrap_or(Provider::Ours);
         let status = fleet::shell(&parts, provider, &logs.join("shell"))?;
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    if !options.command.is_empty() {
-        return command(&parts, &options, &logs.join("command"));
-    }
+    let generations = options.r#gen.map_or(vec![3, 2], |generation| vec![generation]);
     let providers = options.provider.map_or(vec![Provider::Ours, Provider::C], |provider| vec![provider]);
-    let selection = Selection { generation: options.r#gen, is_short: options.short, word: &options.filter };
     let mut report = Report::default();
-    for &provider in &providers {
-        let logs = logs.join(format!("gen{}-{provider}", options.r#gen));
-        session::run(&parts, &selection, provider, options.guests, &logs, &mut report);
+    let mut columns = Vec::new();
+    for generation in generations {
+        let parts = parts(generation)?;
+        let selection = Selection { generation, is_short: options.short, word: &options.filter };
+        for &provider in &providers {
+            let column = (generation, provider);
+            let logs = table::logs(column);
+            session::run(&parts, &selection, provider, options.guests, &logs, &mut report);
+            if selection.is_whole() && options.guests == 1 {
+                table::keep(column, &report)?;
+            }
+            columns.push(column);
+        }
     }
-    let has_passed = report.print(&providers);
+    let has_passed = report.print(&columns);
     println!("The output of every test and the logs of the machines are under {}.", logs.display());
     Ok(if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
+
+/// In the target directory: what runs leave behind.
+const LOGS: &str = "vm-logs";
 
 /// Whether what a machine of GEN3 is made of is here.
 pub fn is_fetched() -> bool {

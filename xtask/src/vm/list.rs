@@ -75,7 +75,9 @@ pub fn groups() -> Vec<Group> {
         group("pingpong", pingpong::tests()),
         group("perftest", perftest::tests()),
         group("connections", connections::tests()),
-        group("fabric", fabric::tests()),
+        group("ucx", fabric::ucx()),
+        group("libfabric", fabric::libfabric()),
+        group("mpi", fabric::mpi()),
     ]
 }
 

@@ -26,6 +26,7 @@ pub fn run(
     logs: &Path,
     report: &mut Report,
 ) -> Result<()> {
+    let column = (generation, provider);
     let limit = LIMIT * fleet.slowness;
     let guest = &mut fleet.guests[0];
     let finished = guest.run(&format!("python-suite '{word}'"), limit)?;
@@ -34,7 +35,7 @@ pub fn run(
     let outcomes = match pyverbs::outcomes(&finished.output) {
         Ok(outcomes) => outcomes,
         Err(error) => {
-            report.note(GROUP, "all", provider, Outcome::Failed(format!("{error:#}")));
+            report.note(GROUP, "all", column, Outcome::Failed(format!("{error:#}")));
             return Ok(());
         }
     };
@@ -43,19 +44,19 @@ pub fn run(
     let judged = pyverbs::Report::of(&run, outcomes);
     judged.print(false);
     for (cause, skipped) in &judged.skipped {
-        let note = |test| report.note(GROUP, test, provider, Outcome::Skipped(cause.clone()));
+        let note = |test| report.note(GROUP, test, column, Outcome::Skipped(cause.clone()));
         skipped.iter().map(String::as_str).for_each(note);
     }
     for (test, cause) in &judged.expected {
         let reason = format!("fails as expected: {cause}");
-        report.note(GROUP, test, provider, Outcome::Skipped(reason));
+        report.note(GROUP, test, column, Outcome::Skipped(reason));
     }
     for (test, failure) in &judged.failed {
-        report.note(GROUP, test, provider, Outcome::Failed(failure.clone()));
+        report.note(GROUP, test, column, Outcome::Failed(failure.clone()));
     }
     for test in &tests {
-        if !report.knows(GROUP, test, provider) {
-            report.note(GROUP, test, provider, Outcome::Passed);
+        if !report.knows(GROUP, test, column) {
+            report.note(GROUP, test, column, Outcome::Passed);
         }
     }
     Ok(())

@@ -22,6 +22,11 @@ pub struct Selection<'words> {
 }
 
 impl Selection<'_> {
+    /// Whether it is the whole list.
+    pub fn is_whole(&self) -> bool {
+        self.word.is_empty() && !self.is_short
+    }
+
     /// Of the Python tests, the word that their names are to contain, if any are run.
     fn python(&self) -> Option<&str> {
         let word = if self.word.is_empty() { Some("") } else { self.word.strip_prefix("python/") };
@@ -98,7 +103,7 @@ fn run_group(
         };
         let seconds = started.elapsed().as_secs_f64();
         println!("{seconds:>6.1} s  {provider}/{}/{}: {outcome}", group.name, test.name);
-        report.note(group.name, test.name, provider, outcome);
+        report.note(group.name, test.name, (selection.generation, provider), outcome);
         result?;
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! What stands on verbs: rdma-core's Python tests, UCX, libfabric, MPI.
+//! What stands on verbs: UCX, libfabric, MPI.
 
 use super::{Listens, Test};
 
 macro_rules! ucx {
     ($transport:literal, $test:literal) => {
         Test::pair(
-            concat!("ucx ", $transport, " ", $test),
+            concat!($transport, " ", $test),
             Listens::Tcp(13337),
             concat!("ucx ", $transport, " -t ", $test),
             concat!("ucx ", $transport, " -t ", $test, " $SERVER"),
@@ -27,8 +27,8 @@ macro_rules! fi_pingpong {
     };
 }
 
-/// The table.
-pub fn tests() -> Vec<Test> {
+/// `ucx_perftest`.
+pub fn ucx() -> Vec<Test> {
     vec![
         ucx!("rc_v", "tag_lat -s 8 -n 200 -w 20"),
         ucx!("rc_v", "tag_bw -s 65536 -n 50 -w 5"),
@@ -44,11 +44,23 @@ pub fn tests() -> Vec<Test> {
         ucx!("ud_v", "ucp_am_lat -s 1024 -n 200 -w 20"),
         ucx!("ud_v", "ucp_put_lat -s 8 -n 200 -w 20"),
         ucx!("ud_v", "ucp_get -s 65536 -n 50 -w 5"),
-        fi_pingpong!("fi_pingpong verbs", " -p verbs -e msg"),
-        fi_pingpong!("fi_pingpong rxm", " -p 'verbs;ofi_rxm' -e rdm"),
-        fi_pingpong!("fi_pingpong rxd", "-dgram -p 'verbs;ofi_rxd' -e rdm"),
-        fi_pingpong!("fi_pingpong datagrams", "-dgram -p verbs -e dgram"),
-        Test::alone("mpi ping-pong", "mpi 2 ping_pong.py").within(120).only_on(3),
-        Test::alone("mpi all-to-all", "mpi 4 all_to_all.py").within(180).only_on(3),
+    ]
+}
+
+/// `fi_pingpong`.
+pub fn libfabric() -> Vec<Test> {
+    vec![
+        fi_pingpong!("verbs", " -p verbs -e msg"),
+        fi_pingpong!("rxm", " -p 'verbs;ofi_rxm' -e rdm"),
+        fi_pingpong!("rxd", "-dgram -p 'verbs;ofi_rxd' -e rdm"),
+        fi_pingpong!("datagrams", "-dgram -p verbs -e dgram"),
+    ]
+}
+
+/// Open MPI over UCX.
+pub fn mpi() -> Vec<Test> {
+    vec![
+        Test::alone("ping-pong", "mpi 2 ping_pong.py").within(120).only_on(3),
+        Test::alone("all-to-all", "mpi 4 all_to_all.py").within(180).only_on(3),
     ]
 }
