@@ -170,8 +170,54 @@ unsafe fn finish<G: Generation>(qp: &QueuePair, batch: SendBatch<'_, G>) -> c_in
 /// The send lock is held.
 #[inline(always)]
 pub unsafe fn announce<G: Generation>(qp: &QueuePair, batch: SendBatch<'_, G>) -> c_int {
-    let start = batch.start();
-    batch.announce();
+    // SAFETY: as the caller promises.
+    unsafe {
+        if G::PUSHES && qp.queues.send.is_pushing() {
+            return announce_pushing::<G>(qp, batch.start());
+        }
+        let start = batch.start();
+        batch.announce();
+        leave::<G>(qp, start)
+    }
+}
+
+/// The same for a queue pair with a push page. Out of line, so that whoever calls this last need not save
+/// registers.
+///
+/// # Safety
+/// As for [`announce`].
+#[inline(never)]
+unsafe fn announce_pushing<G: Generation>(qp: &QueuePair, start: u32) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if !qp.queues.send.batch_from::<G>(start).announce_one::<false>() {
+            return announce_padded::<G>(qp, start);
+        }
+        leave::<G>(qp, start)
+    }
+}
+
+/// The same for a work request behind padding, or any number of them.
+///
+/// # Safety
+/// As for [`announce`].
+#[inline(never)]
+unsafe fn announce_padded<G: Generation>(qp: &QueuePair, start: u32) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if !qp.queues.send.batch_from::<G>(start).announce_one::<true>() {
+            qp.queues.send.batch_from::<G>(start).announce();
+        }
+        leave::<G>(qp, start)
+    }
+}
+
+/// Releases the send lock after a batch that began at `start`.
+///
+/// # Safety
+/// It is held.
+#[inline(always)]
+unsafe fn leave<G: Generation>(qp: &QueuePair, start: u32) -> c_int {
     // SAFETY: as the caller promises.
     unsafe { qp.send_lock.unlock() };
     if qp.queues.is_in_error() { announce_in_error::<G>(qp, start) } else { 0 }

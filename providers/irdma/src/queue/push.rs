@@ -6,11 +6,11 @@
 //! for the queue, and reports one that it had to drop; then there is no use in pushing on
 //! before the queue has been idle.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::send::SendQueue;
 use crate::barrier;
-use crate::format::{Opcode, PUSH_WINDOW_QUANTA, PushDoorbell, SendHeader, VALID_WORD};
+use crate::format::{PUSH_WINDOW_QUANTA, PushDoorbell, SendHeader, VALID_WORD};
 use crate::generation::Generation;
 use crate::ring::{PushPage, PushSlot};
 
@@ -19,6 +19,8 @@ use crate::ring::{PushPage, PushSlot};
 #[repr(align(64))]
 pub(super) struct Pushing {
     page: PushSlot,
+    /// What the header of a WQE says about the page, once there is one.
+    said: AtomicU64,
     /// Head of the queue when a doorbell rang last. The poster's.
     rung: AtomicU32,
     /// The last WQE was pushed, and the device has reported no drop since. Set by the
@@ -29,7 +31,12 @@ pub(super) struct Pushing {
 impl Pushing {
     /// Without a page.
     pub(super) const fn none() -> Self {
-        Self { page: PushSlot::empty(), rung: AtomicU32::new(0), under_way: AtomicBool::new(false) }
+        Self {
+            page: PushSlot::empty(),
+            said: AtomicU64::new(0),
+            rung: AtomicU32::new(0),
+            under_way: AtomicBool::new(false),
+        }
     }
 }
 
@@ -45,30 +52,67 @@ impl SendQueue {
             return false;
         }
         self.pushing.rung.store(self.head.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.pushing.page.fill(page)
+        self.pushing.page.fill(page);
+        // A WQE that says so and is not pushed is as good as any.
+        self.pushing.said.store(SendHeader::default().with_push(true).bits(), Ordering::Relaxed);
+        true
     }
 
     /// Whether the queue has a push page.
+    #[inline(always)]
     pub fn is_pushing(&self) -> bool {
-        self.pushing.page.get().is_some()
+        self.pushing.page.is_filled()
     }
 
     /// The header of a WQE, which says if its queue has a push page.
     #[inline(always)]
     pub(super) fn say_pushing<G: Generation>(&self, header: SendHeader) -> SendHeader {
-        if G::PUSHES && self.is_pushing() { header.with_push(true) } else { header }
+        let said = if G::PUSHES { self.pushing.said.load(Ordering::Relaxed) } else { 0 };
+        SendHeader::from_bits(header.bits() | said)
     }
 
     /// Tells the device of what a batch has placed from `start` to `head`, something at least.
     #[inline(always)]
     pub(super) fn ring<G: Generation>(&self, start: u32, head: u32) {
-        let page = if G::PUSHES { self.pushing.page.get() } else { None };
-        if let Some(page) = page {
-            self.push_batch(page, start, head);
+        if G::PUSHES && self.is_pushing() {
+            self.push_each(start, head);
         }
+        self.ring_for::<G>(head);
+    }
+
+    /// The same, if it is one WQE of a queue with a push page, `PADDED` or not; else tells nothing,
+    /// and returns false. Calls nobody.
+    #[inline(always)]
+    pub(super) fn ring_for_one<G: Generation, const PADDED: bool>(&self, start: u32, head: u32) -> bool {
+        let Some(page) = self.pushing.page.get() else { return false };
+        let mut position = start;
+        if PADDED {
+            if self.tracking.at(start).quanta(start).is_some() {
+                return false;
+            }
+            // Padding goes up to the end of its chunk.
+            position = (start | self.chunk_mask).wrapping_add(1);
+        }
+        let quanta = head.wrapping_sub(position);
+        if self.tracking.at(position).end() != head || quanta == 0 || quanta > PUSH_WINDOW_QUANTA {
+            return false;
+        }
+        if PADDED {
+            self.push_run(page, start, position.wrapping_sub(start));
+        }
+        if self.says_pushing(position) {
+            self.push_run(page, position, quanta);
+        }
+        self.ring_for::<G>(head);
+        true
+    }
+
+    /// Rings the ordinary doorbell.
+    #[inline(always)]
+    fn ring_for<G: Generation>(&self, head: u32) {
         barrier::before_doorbell();
         self.doorbell.ring(self.number);
-        if page.is_some() {
+        if G::PUSHES {
             self.pushing.rung.store(head, Ordering::Relaxed);
         }
     }
@@ -80,41 +124,52 @@ impl SendQueue {
 
     /// Pushes what was placed from `start` to `head`, as far as it makes sense.
     #[inline(never)]
-    fn push_batch(&self, page: PushPage, start: u32, head: u32) {
-        let number = PushDoorbell::default().with_queue_pair(self.number);
+    fn push_each(&self, start: u32, head: u32) {
+        let Some(page) = self.pushing.page.get() else { return };
         let mut left = head.wrapping_sub(start);
         while left > 0 {
             let position = head.wrapping_sub(left);
-            let place = position % PUSH_WINDOW_QUANTA;
-            let quanta = self.run_at(position, left.min(PUSH_WINDOW_QUANTA - place));
+            let most = left.min(PUSH_WINDOW_QUANTA - position % PUSH_WINDOW_QUANTA);
+            let (quanta, is_padding) = self.run_at(position, most);
             left = left.saturating_sub(quanta);
-            if quanta > PUSH_WINDOW_QUANTA - place || !self.is_push_due() || !self.says_pushing(position) {
-                continue;
+            if is_padding || self.says_pushing(position) {
+                self.push_run(page, position, quanta);
             }
-            barrier::before_write_combining();
-            page.store(place, self.ring.run(position, quanta));
-            barrier::write_combining_flush();
-            let chunk = (position & self.ring.mask()) / PUSH_WINDOW_QUANTA;
-            page.ring(number.with_index(chunk as u16).bits() as u32);
-            self.pushing.rung.store(position.wrapping_add(quanta), Ordering::Relaxed);
-            self.pushing.under_way.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Quanta of the WQE at `position`, or of the padding from there on, of which `most`
-    /// belong together.
+    /// Pushes the WQE at `position`, or the padding from there on, if it makes sense and there is room
+    /// in the window; there is one quantum at least.
     #[inline(always)]
-    fn run_at(&self, position: u32, most: u32) -> u32 {
+    fn push_run(&self, page: PushPage, position: u32, quanta: u32) {
+        if !page.has_room(position, quanta) || !self.is_push_due() {
+            return;
+        }
+        barrier::before_write_combining();
+        // SAFETY: the window has room, and the ring goes so far, as both are multiples of windows.
+        unsafe { page.store(position, self.ring.quanta_from(position), quanta) };
+        barrier::write_combining_flush();
+        let chunk = (position & self.ring.mask()) / PUSH_WINDOW_QUANTA;
+        let number = PushDoorbell::default().with_queue_pair(self.number);
+        page.ring(number.with_index(chunk as u16).bits() as u32);
+        self.pushing.rung.store(position.wrapping_add(quanta), Ordering::Relaxed);
+        self.pushing.under_way.store(true, Ordering::Relaxed);
+    }
+
+    /// Quanta of the WQE at `position`, or of the padding from there on, of which `most`
+    /// belong together; whether it is padding.
+    #[inline(always)]
+    fn run_at(&self, position: u32, most: u32) -> (u32, bool) {
         let quanta_at = |position| self.tracking.at(position).quanta(position);
         if let Some(quanta) = quanta_at(position) {
             // Nothing is known of where nothing was placed, which two posts at once could bring about.
-            return quanta.max(1);
+            return (quanta.max(1), false);
         }
         let mut quanta = 1;
         while quanta < most && quanta_at(position.wrapping_add(quanta)).is_none() {
             quanta += 1;
         }
-        quanta
+        (quanta, true)
     }
 
     /// Whether the device has nothing else to do: the WQE before was pushed as well, or all
@@ -126,9 +181,8 @@ impl SendQueue {
     }
 
     /// Whether a WQE says that its queue has a push page: not one placed before it had.
-    /// Padding never does.
+    #[inline(always)]
     fn says_pushing(&self, position: u32) -> bool {
-        let header = SendHeader::from_bits(self.ring.at(position)[VALID_WORD].load());
-        header.push() || header.opcode() == Opcode::Nop as u8
+        SendHeader::from_bits(self.ring.at(position)[VALID_WORD].load()).push()
     }
 }

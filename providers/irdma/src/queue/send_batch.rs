@@ -95,6 +95,13 @@ impl<G: Generation> SendBatch<'_, G> {
     pub fn announce(self) {
         self.queue.ring::<G>(self.start, self.head);
     }
+
+    /// The same, if it is about one WQE, `PADDED` or not, and the queue has a push page; else does
+    /// nothing, and returns false. Calls nobody.
+    #[inline(always)]
+    pub fn announce_one<const PADDED: bool>(&self) -> bool {
+        self.queue.ring_for_one::<G, PADDED>(self.start, self.head)
+    }
 }
 
 impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {

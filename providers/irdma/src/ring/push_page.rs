@@ -1,9 +1,9 @@
 //! Push pages: where WQEs are handed to the device, and the doorbell that goes with them.
 
-use core::ptr::{NonNull, null_mut};
+use core::ptr::{self, NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{Doorbell, Quantum};
+use super::{Doorbell, Quanta, Quantum};
 use crate::format::PUSH_WINDOW_QUANTA;
 
 /// What a QP has of a push page: a window of eight quanta, and its doorbell. Only ever
@@ -35,20 +35,33 @@ impl PushPage {
         Self { window, doorbell }
     }
 
-    /// Stores quanta at their place in the window, as many as there is room for behind
-    /// `place`, which counts quanta.
+    /// Whether so many quanta from a position on have room from their place in the window on.
+    #[inline(always)]
+    pub fn has_room(self, position: u32, quanta: u32) -> bool {
+        quanta <= PUSH_WINDOW_QUANTA - position % PUSH_WINDOW_QUANTA
+    }
+
+    /// Stores quanta from a position on at their place in the window, one at least.
     ///
     /// The memory may combine and reorder stores:
     /// [`write_combining_flush`](crate::barrier::write_combining_flush) comes after them.
+    ///
+    /// # Safety
+    /// They [have room](Self::has_room), and the ring goes so far.
     #[inline(always)]
-    pub fn store(self, place: u32, quanta: &[Quantum]) {
-        let place = place % PUSH_WINDOW_QUANTA;
-        let room = (PUSH_WINDOW_QUANTA - place) as usize;
-        // SAFETY: from `place` on, the window has that many quanta; `PushPage::new`.
-        let places = unsafe { self.window.add(place as usize) };
-        for (index, quantum) in quanta.iter().take(room).enumerate() {
-            // SAFETY: as above.
-            unsafe { copy(quantum, places.add(index)) };
+    pub(crate) unsafe fn store(self, position: u32, quanta: Quanta<'_>, count: u32) {
+        // SAFETY: as the caller promises; `PushPage::new`.
+        unsafe {
+            let (mut from, mut to) = (quanta, self.window.add((position % PUSH_WINDOW_QUANTA) as usize));
+            let end = quanta.after(count as usize);
+            loop {
+                copy(from.first(), to);
+                // Settled, lest a loop that is short becomes a long one for four at a time.
+                (from, to) = (from.after(1).settled(), to.add(1));
+                if ptr::eq(from.first(), end.first()) {
+                    break;
+                }
+            }
         }
     }
 
@@ -115,12 +128,19 @@ impl PushSlot {
         true
     }
 
+    /// Whether there is a page.
+    #[inline(always)]
+    pub fn is_filled(&self) -> bool {
+        !self.window.load(Ordering::Relaxed).is_null()
+    }
+
     /// The page.
     #[inline(always)]
     pub fn get(&self) -> Option<PushPage> {
         // Acquire: as in `fill`.
         let window = NonNull::new(self.window.load(Ordering::Acquire))?;
-        let register = NonNull::new(self.doorbell.load(Ordering::Relaxed))?;
+        // SAFETY: `fill` has written it before, and what it writes is not null.
+        let register = unsafe { NonNull::new_unchecked(self.doorbell.load(Ordering::Relaxed)) };
         Some(PushPage { window, doorbell: Doorbell { register } })
     }
 }

@@ -3,6 +3,8 @@
 use std::vec;
 use std::vec::Vec;
 
+use proptest::prelude::*;
+
 use super::{resume, start_batch};
 use crate::format::{Opcode, ReceiveOpcodes, SendHeader};
 use crate::generation::{Gen2, Gen3, Generation, WithPush};
@@ -310,4 +312,87 @@ fn a_completion_that_tells_of_a_drop_completes_and_ends_the_pushing() {
     assert_eq!(cq.poll::<Gen2, _>(&pairs).unwrap().wr_id, 5);
     post::<Gen2>(queue, 6, 1);
     assert_eq!(page.bell.take(), doorbell(6), "idle");
+}
+
+/// What is placed by a step, and what happens afterwards.
+#[derive(Clone, Debug)]
+struct Step {
+    /// Quanta of each work request of the batch.
+    batch: Vec<u32>,
+    /// All that is outstanding completes.
+    completes: bool,
+    /// The device reports a drop.
+    drops: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let batch =
+        prop_oneof![4 => prop::collection::vec(1..=8u32, 1), 1 => prop::collection::vec(1..=8u32, 1..4)];
+    (batch, prop::bool::weighted(0.7), prop::bool::weighted(0.1)).prop_map(|(batch, completes, drops)| Step {
+        batch,
+        completes,
+        drops,
+    })
+}
+
+proptest! {
+    /// The short ways to announce a work request do what the general one does, wherever they are open.
+    #[test]
+    fn a_single_work_request_is_pushed_as_any(steps in prop::collection::vec(step(), 1..80), late in 0..4usize) {
+        let sides = [(); 2].map(|()| (Page::new(256), device(|_| {})));
+        for (number, step) in steps.iter().enumerate() {
+            for (side, (page, (_, queue))) in sides.iter().enumerate() {
+                if number == late {
+                    prop_assert!(page.give_to(queue));
+                }
+                page.clear();
+                let mut batch = start_batch::<WithPush<Gen2>>(queue);
+                for &quanta in &step.batch {
+                    let outcome = batch.fragments(&request(number as u64), &list(quanta), None);
+                    prop_assert!(outcome.is_ok() || !step.completes);
+                }
+                if batch.is_empty() {
+                    continue;
+                }
+                let is_short = side == 1 && (batch.announce_one::<false>() || batch.announce_one::<true>());
+                if !is_short {
+                    batch.announce();
+                } else {
+                    prop_assert!(step.batch.len() == 1 && number >= late);
+                }
+            }
+            let [(page, (device, queue)), (other_page, (other_device, other_queue))] = &sides;
+            prop_assert_eq!(page.window(), other_page.window());
+            prop_assert_eq!(page.bell.take(), other_page.bell.take());
+            prop_assert_eq!(device.bell().take(), other_device.bell().take());
+            prop_assert_eq!(in_ring(device, 0, 512), in_ring(other_device, 0, 512));
+            for queue in [queue, other_queue] {
+                if step.drops {
+                    queue.note_dropped_push();
+                }
+                if step.completes {
+                    queue.retire(start_batch::<WithPush<Gen2>>(queue).start());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn short_ways_to_announce_are_open_for_one_work_request() {
+    let (page, (_device, queue)) = (Page::new(0), device(|_| {}));
+    let place = |quanta: &[u32]| {
+        let mut batch = start_batch::<WithPush<Gen3>>(&queue);
+        for &quanta in quanta {
+            batch.fragments(&request(0), &list(quanta), None).unwrap();
+        }
+        batch
+    };
+    assert!(!place(&[3]).announce_one::<false>(), "no page");
+    assert!(page.give_to(&queue));
+    assert!(place(&[3]).announce_one::<false>());
+    let padded = place(&[4]);
+    assert!(!padded.announce_one::<false>() && padded.announce_one::<true>());
+    let two = place(&[1, 1]);
+    assert!(!two.announce_one::<false>() && !two.announce_one::<true>());
 }
