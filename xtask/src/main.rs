@@ -47,8 +47,8 @@ enum Task {
     Install(install::Options),
     /// Undo what install has done
     Uninstall(install::Place),
-    /// Build the plugin as a Debian package
-    Package(plugin::Options),
+    /// Build the plugin as a package
+    Package(package::Options),
     /// Install what is missing and run all tests
     Test(test::Options),
     /// Run rdma-core's own Python tests on the software device

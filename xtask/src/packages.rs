@@ -19,6 +19,12 @@ pub const TEST: &[&str] =
 /// What counting instructions takes.
 pub const BENCH: &[&str] = &["valgrind"];
 
+/// What packing for rpm takes.
+pub const RPM: &[&str] = &["rpm"];
+
+/// What looks packages over.
+pub const LINTIAN: &[&str] = &["lintian"];
+
 /// Installs those of `packages` that are missing, saying which.
 pub fn install<'a>(packages: impl IntoIterator<Item = &'a &'static str>) -> Result<()> {
     let packages: Vec<_> = packages.into_iter().collect();

@@ -133,7 +133,9 @@ pub fn build(other: Option<&Path>) -> Result<Plugin> {
     let library = folder.join(format!("libirdma-rdmav{}.so", layout.pabi));
     // A running program may have the old file mapped: make a new one and move it there.
     let fresh = folder.join("libirdma.new");
-    read(Command::new("strip").arg("--strip-unneeded").arg("-o").arg(&fresh).arg(&unstripped))?;
+    let mut strip = Command::new("strip");
+    strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
+    read(strip.arg(&fresh).arg(&unstripped))?;
     fs::rename(&fresh, &library)?;
     fs::copy(root().join("irdma.driver"), folder.join("irdma.driver"))?;
     Ok(Plugin { layout, library, unstripped })

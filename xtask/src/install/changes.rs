@@ -118,12 +118,17 @@ fn plan(system: &System) -> Result<Record> {
         bail!("{} is there and names no irdma provider: somebody has turned it off", usual.display());
     }
     let method = method(system);
+    for (file, text) in &files {
+        let by_path = text.lines().any(|line| line.contains('/') && !line.trim_start().starts_with('#'));
+        ensure!(
+            !by_path,
+            "{} names an irdma provider by its path: whoever wrote that is to remove it (it may be the package \
+             irdma-provider)",
+            file.display()
+        );
+    }
     let driver_file = match (method, files.first()) {
-        (Method::Diversion, Some((file, text))) => {
-            let by_path = text.lines().any(|line| line.contains('/') && !line.trim_start().starts_with('#'));
-            ensure!(!by_path, "{} names an irdma provider by its path", file.display());
-            None
-        }
+        (Method::Diversion, Some(_)) => None,
         (Method::DriverFile, Some((file, _))) => Some(file.clone()),
         (_, None) => Some(usual),
     };

@@ -357,8 +357,19 @@ fn what_is_in_the_way_is_refused_and_left_alone() {
             "not a plain file",
         ),
     ];
-    for (number, (obstacle, word)) in with_dpkg.iter().enumerate() {
-        let root = Root::new(&format!("refused-{number}"), SYSTEMS[0]);
+    let without: &[Obstacle] = &[
+        (|root| root.put(Path::new("etc/libibverbs.d/other"), "driver /opt/libirdma\n"), "remove one"),
+        // As our package for rpm does.
+        (
+            |root| root.put(Path::new("etc/libibverbs.d/irdma.driver"), "driver irdma\ndriver /x/libirdma\n"),
+            "by its path",
+        ),
+    ];
+    let of =
+        |system, obstacles: &'static [Obstacle]| obstacles.iter().map(move |obstacle| (system, obstacle));
+    let all = of(SYSTEMS[0], with_dpkg).chain(of(SYSTEMS[2], without));
+    for (number, (system, (obstacle, word))) in all.enumerate() {
+        let root = Root::new(&format!("refused-{number}"), system);
         obstacle(&root);
         let before = root.look();
         let reason = format!("{:#}", root.install(&mut Steps::all()).unwrap_err());

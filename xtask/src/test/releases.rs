@@ -1,5 +1,7 @@
 //! Other suites' rdma-core: the plugin in each suite's own `/usr`, and the wrong plugin there.
 
+mod rpm;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +20,7 @@ use crate::process::{self, Finished, Running};
 use crate::sim::{Device, Provider, Simulator};
 use crate::suites::{self, SUITES};
 use crate::workspace::read;
-use crate::{install, package};
+use crate::{install, package, packages};
 
 /// Longest time one program may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -52,6 +54,7 @@ pub fn check(session: &mut Session) {
         });
         return;
     }
+    session.check("releases", "lintian finds nothing in the package", lint);
     let own = machine_release().unwrap_or_default();
     let mut places: BTreeMap<&str, Result<Place, String>> = BTreeMap::new();
     for &(suite, release) in SUITES.iter().filter(|(_, release)| *release != own) {
@@ -93,10 +96,26 @@ pub fn check(session: &mut Session) {
         in_place("packed, and installed by dpkg", &|place, simulator, folder| {
             place.packages(simulator, folder)
         });
+        in_place("packed, and installed by rpm", &|place, simulator, folder| {
+            place.packages_for_rpm(simulator, folder)
+        });
         in_place("the plugin of another layout is refused", &|place, simulator, folder| {
             place.refuses(simulator, folder)
         });
     }
+}
+
+/// Debian's own look at the package for this machine.
+fn lint(folder: &Path) -> Result<Verdict> {
+    packages::install(packages::LINTIAN)?;
+    let package = package::deb::build(&plugin::build(None)?)?;
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--display-info", "--fail-on", "error,warning,info"]);
+    // Of C's functions with lengths that the compiler knows: there are none.
+    lintian.args(["--suppress-tags", "hardening-no-fortify-functions"]);
+    let finished = process::run(lintian.arg(package), &folder.join("output"), LIMIT)?;
+    ensure!(finished.succeeded(), "{}", finished.explain());
+    Ok(Verdict::Passed)
 }
 
 /// The release of this machine's rdma-core.
@@ -179,12 +198,7 @@ impl Place {
         put: impl FnOnce(&Path) -> Result<PathBuf>,
         take: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<()> {
-        // Of links: nothing in it is written to.
-        let root = folder.join("root");
-        read(Command::new("cp").arg("-al").arg(&self.root).arg(&root))?;
-        for folder in ["bin", "lib", "lib64", "sbin"].iter().filter(|folder| !root.join(folder).exists()) {
-            symlink(Path::new("usr").join(folder), root.join(folder))?;
-        }
+        let root = copy_of_root(&self.root, folder)?;
         let dpkg = root.join("var/lib/dpkg");
         for folder in ["info", "updates", "triggers"] {
             fs::create_dir_all(dpkg.join(folder))?;
@@ -227,8 +241,11 @@ impl Place {
         let plugin =
             Plugin { layout: self.layout, library: self.plugin.clone(), unstripped: self.plugin.clone() };
         let package = folder.join("package.deb");
-        fs::copy(package::build(&plugin)?, &package)?;
-        ensure!(fs::read(package::build(&plugin)?)? == fs::read(&package)?, "a second build has other bytes");
+        fs::copy(package::deb::build(&plugin)?, &package)?;
+        ensure!(
+            fs::read(package::deb::build(&plugin)?)? == fs::read(&package)?,
+            "a second build has other bytes"
+        );
         let dpkg = |root: &Path, words: &[&str]| {
             let mut command = Command::new("dpkg");
             // The root's programs were unpacked, not installed: it knows no other package.
@@ -280,6 +297,16 @@ impl Place {
         ensure!(!finished.output.contains("PORT_ACTIVE"), "it opened a device: {}", finished.explain());
         Ok(())
     }
+}
+
+/// A copy of an unpacked root, to install in, of links: nothing in it is written to.
+fn copy_of_root(root: &Path, folder: &Path) -> Result<PathBuf> {
+    let copy = folder.join("root");
+    read(Command::new("cp").arg("-al").arg(root).arg(&copy))?;
+    for folder in ["bin", "lib", "lib64", "sbin"].iter().filter(|folder| !copy.join(folder).exists()) {
+        symlink(Path::new("usr").join(folder), copy.join(folder))?;
+    }
+    Ok(copy)
 }
 
 /// The number in a plugin's file name.
