@@ -1,17 +1,20 @@
 //! The `verbs_qp` at the head of a provider's queue pair.
 //!
-//! `ibv_qp_ex` grew within layout 34 (344 bytes up to rdma-core 43, 352 in 44,
+//! `ibv_qp_ex` grew within layout 34 (on x86-64 344 bytes up to rdma-core 43, 352 in 44,
 //! 360 since), and libibverbs keeps `comp_mask` right behind it. A provider that
 //! serves every release of the layout leaves room for the largest and finds out
 //! where the library it runs on looks.
 
-use crate::bindings::{VERBS_QP_EX, ibv_qp, ibv_qp_ex, ibv_qp_to_qp_ex, verbs_qp};
+use crate::bindings::{VERBS_QP_EX, ibv_qp, ibv_qp_ex, ibv_qp_to_qp_ex, pthread_mutex_t, verbs_qp};
+
+/// Bytes of a mutex, one of which is in every queue pair: 40 on x86-64, 48 on arm64.
+const MUTEX: usize = size_of::<pthread_mutex_t>();
 
 /// Where releases keep `verbs_qp.comp_mask`, in bytes.
-const COMP_MASK_OFFSETS: [usize; 3] = [344, 352, 360];
+const COMP_MASK_OFFSETS: [usize; 3] = [304 + MUTEX, 312 + MUTEX, 320 + MUTEX];
 
 /// Bytes of the largest `verbs_qp`.
-const LARGEST: usize = 376;
+const LARGEST: usize = 336 + MUTEX;
 
 /// Room for the `verbs_qp` of every supported release; zeroed by [`Default`].
 #[derive(Clone, Copy)]

@@ -19,12 +19,26 @@ pub fn reason(error: &anyhow::Error) -> String {
 pub struct Apt {
     /// Those directories.
     pub folder: PathBuf,
+    /// Debian's name of the architecture whose packages it fetches; `None`: this machine's.
+    architecture: Option<&'static str>,
 }
 
 impl Apt {
     /// With up-to-date lists of `suite`.
     pub fn of_suite(suite: &str) -> Result<Apt> {
-        let apt = Apt::without_lists(suite)?;
+        Apt::without_lists(suite)?.with_lists(suite)
+    }
+
+    /// The same for machines of another architecture.
+    pub fn of_architecture(suite: &str, architecture: &'static str) -> Result<Apt> {
+        let apt =
+            Apt { architecture: Some(architecture), ..Apt::in_folder(&format!("{suite}-{architecture}"))? };
+        apt.with_lists(suite)
+    }
+
+    /// Brings its lists up to date.
+    fn with_lists(self, suite: &str) -> Result<Apt> {
+        let apt = self;
         let mirror = Mirror::of_machine()?;
         let entry = |kind: &str| format!("{kind} {}{} {suite} main\n", mirror.options(), mirror.uri);
         fs::write(apt.folder.join("etc/sources.list"), entry("deb") + &entry("deb-src"))?;
@@ -35,7 +49,11 @@ impl Apt {
 
     /// For files of `suite` whose places are known.
     pub fn without_lists(suite: &str) -> Result<Apt> {
-        let apt = Apt { folder: target().join("apt").join(suite) };
+        Apt::in_folder(suite)
+    }
+
+    fn in_folder(name: &str) -> Result<Apt> {
+        let apt = Apt { folder: target().join("apt").join(name), architecture: None };
         for folder in ["state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"]
         {
             fs::create_dir_all(apt.folder.join(folder))?;
@@ -71,6 +89,9 @@ impl Apt {
             command.args(["-o", option]);
         }
         command.args(["-o", "Dir::State::status=/var/lib/dpkg/status"]);
+        if let Some(architecture) = self.architecture {
+            command.arg("-o").arg(format!("APT::Architecture={architecture}"));
+        }
         command
     }
 }

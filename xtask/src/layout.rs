@@ -17,11 +17,16 @@ pub use table::{LAYOUTS, Layout};
 
 /// The layout of this machine's libibverbs, or of the one in an unpacked root.
 pub fn layout_of(root: Option<&Path>) -> Result<&'static Layout> {
-    let version = match root {
-        None => read(Command::new("pkg-config").args(["--modversion", "libibverbs"]))?,
-        Some(root) => table::Installation::below(root, &triplet()).map_err(Error::msg)?.version,
-    };
-    of_version(version.trim())
+    match root {
+        None => of_version(read(Command::new("pkg-config").args(["--modversion", "libibverbs"]))?.trim()),
+        Some(root) => layout_below(root, &triplet()),
+    }
+}
+
+/// The layout of the libibverbs in an unpacked root; `triplet` is Debian's name for its architecture
+/// in paths.
+pub fn layout_below(root: &Path, triplet: &str) -> Result<&'static Layout> {
+    of_version(&table::Installation::below(root, triplet).map_err(Error::msg)?.version)
 }
 
 impl Layout {

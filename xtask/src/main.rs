@@ -1,7 +1,8 @@
 //! The project's commands: `cargo xtask demo`, `build`, `install`, `uninstall`, `package`, `test`, `pyverbs`, `bench`, `differential`,
-//! `vm`, `sim`.
+//! `arm64`, `vm`, `sim`.
 
 mod apt;
+mod arm64;
 mod bench;
 mod demo;
 mod differential;
@@ -57,6 +58,8 @@ enum Task {
     Bench(bench::Options),
     /// Run random programs on this provider and on the C provider, and compare what they do
     Differential(differential::Options),
+    /// Build the plugin for arm64, look at its barriers, and run the unit tests in an emulator
+    Arm64,
     /// Boot the real kernel in a virtual machine and run the tests, or a command, in it
     Vm(vm::Options),
     /// Run a program on the software device
@@ -90,6 +93,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Pyverbs(options) => pyverbs::run(options),
         Task::Bench(options) => bench::run(options),
         Task::Differential(options) => differential::run(options),
+        Task::Arm64 => arm64::run(),
         Task::Vm(options) => vm::run(options),
         Task::Sim { options, program } => {
             packages::install(packages::BUILD.iter().chain(packages::DEMO))?;

@@ -1,6 +1,7 @@
 //! rdma-core of other Debian releases, fetched through apt and cached in the target directory.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,6 +25,15 @@ const COUNTING: &[&str] = &["coreutils", "dash", "ibverbs-providers", "valgrind"
 
 /// Packages with programs that show the plugin at work on another release.
 const TOOLS: &[&str] = &["coreutils", "dash", "dpkg", "ibverbs-providers", "ibverbs-utils", "perftest"];
+
+/// A Rust compiler.
+const RUST: &[&str] = &["rustc"];
+
+/// What it needs to compile for an architecture.
+const RUST_LIBRARY: &[&str] = &["libstd-rust-dev"];
+
+/// What a plugin for arm64 is built against and runs on.
+const ARM64: &[&str] = &["libibverbs-dev"];
 
 /// Holds one unpacked rdma-core source tree per suite, named like the suite.
 pub fn sources_folder() -> PathBuf {
@@ -75,26 +85,48 @@ pub fn tools_root(suite: &str) -> Result<PathBuf> {
     unpacked_root(suite, "tools", TOOLS)
 }
 
+/// A root with `suite`'s Rust compiler and its standard library, for this machine and for arm64.
+pub fn rust_root(suite: &str) -> Result<PathBuf> {
+    let tree = target().join("roots").join(format!("{suite}-rust"));
+    fetched(&tree, |partial| {
+        unpack_all(&Apt::of_suite(suite)?, suite, RUST, partial)?;
+        download(&Apt::of_architecture(suite, "arm64")?, suite, RUST_LIBRARY, partial)
+    })?;
+    Ok(tree)
+}
+
+/// A root with `suite`'s libibverbs for arm64, to build against and to run programs on.
+pub fn arm64_root(suite: &str) -> Result<PathBuf> {
+    let tree = target().join("roots").join(format!("{suite}-arm64"));
+    fetched(&tree, |partial| {
+        unpack_all(&Apt::of_architecture(suite, "arm64")?, suite, ARM64, partial)?;
+        // As every Debian has it; programs name their dynamic linker by it.
+        Ok(symlink("usr/lib", partial.join("lib"))?)
+    })?;
+    Ok(tree)
+}
+
 /// A root with `packages` of `suite` and all that they depend on.
 fn unpacked_root(suite: &str, name: &str, packages: &[&str]) -> Result<PathBuf> {
     let tree = target().join("roots").join(format!("{suite}-{name}"));
-    fetched(&tree, |partial| {
-        let apt = Apt::of_suite(suite)?;
-        // Nothing is installed there, so that apt takes everything that is needed.
-        let none = apt.folder.join("status");
-        fs::write(&none, "")?;
-        let mut install = apt.get();
-        install.arg("-o").arg(format!("Dir::State::status={}", none.display()));
-        install.args(["--yes", "--download-only", "--no-install-recommends", "install"]).args(packages);
-        read(&mut install).map_err(|error| {
-            anyhow!("{} of {suite} cannot be had: {}", packages.join(", "), reason(&error))
-        })?;
-        let archives = apt.folder.join("cache/archives");
-        unpack(&archives, partial)?;
-        fs::remove_dir_all(&archives)?;
-        Ok(())
-    })?;
+    fetched(&tree, |partial| unpack_all(&Apt::of_suite(suite)?, suite, packages, partial))?;
     Ok(tree)
+}
+
+/// Fetches packages of `suite` with all that they depend on, and unpacks them into `tree`.
+fn unpack_all(apt: &Apt, suite: &str, packages: &[&str], tree: &Path) -> Result<()> {
+    // Nothing is installed there, so that apt takes everything that is needed.
+    let none = apt.folder.join("status");
+    fs::write(&none, "")?;
+    let mut install = apt.get();
+    install.arg("-o").arg(format!("Dir::State::status={}", none.display()));
+    install.args(["--yes", "--download-only", "--no-install-recommends", "install"]).args(packages);
+    read(&mut install)
+        .map_err(|error| anyhow!("{} of {suite} cannot be had: {}", packages.join(", "), reason(&error)))?;
+    let archives = apt.folder.join("cache/archives");
+    unpack(&archives, tree)?;
+    fs::remove_dir_all(&archives)?;
+    Ok(())
 }
 
 /// rdma-core's own Python tests, as `suite` has them among the documentation of pyverbs.
