@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     const LISTING: &str = "\
-0000000000001000 <_ZN8irdma_hw5queue4send9SendQueue10push_batch17h0E>:
+0000000000001000 <_ZN8irdma_hw5queue4send9SendQueue9push_each17h0E>:
     1000:\tpush   %rbp
     1001:\tmov    (%rdi),%rax
     1004:\tmov    %rax,0x8(%rsp)

@@ -19,7 +19,9 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("post_srq_recv", "swsws", "WQE, barrier, header, barrier, index"),
     ("poll_locked", "lrlrslrs", "valid bit, barrier; CQE of a send, barrier, index; of a receive the same"),
     ("req_notify_cq", "sws", "request, barrier, doorbell"),
-    ("push_batch", "fsfs", "barrier, WQE, barrier, doorbell"),
+    ("push_each", "fsfs", "barrier, WQE, barrier, push doorbell"),
+    ("announce_pushing", "fsfsws", "the same, barrier, doorbell"),
+    ("announce_padded", "fsfsfsfsws", "the same with padding before the WQE"),
 ];
 
 /// Fails if one is missing; returns a line for each function.
