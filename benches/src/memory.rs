@@ -15,8 +15,7 @@ const COUNT: usize = 256;
 /// Requests of each queue, entries of each completion queue.
 const DEPTH: u32 = 256;
 
-/// Prints two lines `NAME TAB BYTES` for each kind of object: of the heap, and of mappings beside it, which
-/// the rings are in.
+/// Prints lines `NAME TAB BYTES` for each kind of object: of the heap, of mappings beside it, and both.
 pub fn measure() {
     let pd = Pd::new(&Context::open());
     let cq = bed::queue(pd.context());
@@ -37,8 +36,10 @@ fn of_each<T>(name: &str, make: impl Fn() -> Arc<T>) {
     let after = Usage::now();
     // The owner of the object, with its two counts, is the program's.
     let owner = COUNT * (size_of::<T>() + 2 * size_of::<usize>() + size_of::<usize>()).next_multiple_of(16);
-    println!("{name}, heap\t{}", (after.heap - before.heap - owner) / COUNT);
-    println!("{name}, mapped\t{}", (after.mapped - before.mapped) / COUNT);
+    let (heap, mapped) = ((after.heap - before.heap - owner) / COUNT, (after.mapped - before.mapped) / COUNT);
+    for (part, bytes) in [("heap", heap), ("mapped", mapped), ("in all", heap + mapped)] {
+        println!("{name}, {part}\t{bytes}");
+    }
 }
 
 /// Memory of the program, in bytes.
