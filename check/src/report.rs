@@ -208,6 +208,44 @@ mod tests {
         assert_eq!(found(Answer { trial: Some(trial), ..Answer::default() }), ["queue-pair"]);
     }
 
+    /// What is wrong after a change to a report in which nothing is.
+    fn changed(name: &str, change: impl FnOnce(&mut Report)) -> Vec<String> {
+        let tree = Tree::with_device(name);
+        let mut report = report(&tree);
+        report.locked_memory = LockedMemory { limit: None, is_exempt: false };
+        change(&mut report);
+        let drivers = Drivers::find(&tree.root(), &report.library, |_| None);
+        findings::all(&report, &drivers).iter().map(|finding| finding.kind.to_owned()).collect()
+    }
+
+    #[test]
+    fn what_root_never_sees_is_told() {
+        let node = |report: &mut Report| report.devices[0].node.as_mut().unwrap().is_allowed = false;
+        assert_eq!(changed("rights", node), ["no-rights"]);
+        let low = |report: &mut Report| report.locked_memory.limit = Some(8 << 20);
+        assert_eq!(changed("low", low), ["locked-memory"]);
+        let exempt = |report: &mut Report| {
+            report.locked_memory = LockedMemory { limit: Some(8 << 20), is_exempt: true };
+        };
+        assert_eq!(changed("exempt", exempt), [""; 0]);
+    }
+
+    #[test]
+    fn over_iwarp_the_addresses_of_the_network_device_count() {
+        let with = |addresses: Option<&[&str]>| {
+            changed("iwarp", |report| {
+                let device = &mut report.devices[0];
+                device.iwarp = true;
+                let addresses = addresses.map(|all| all.iter().map(|text| (*text).to_owned()).collect());
+                device.ports[0].interface.as_mut().unwrap().addresses = addresses;
+            })
+        };
+        assert_eq!(with(Some(&["10.0.0.1", "fe80::1"])), [""; 0]);
+        assert_eq!(with(Some(&["fe80::1"])), ["no-address"]);
+        assert_eq!(with(Some(&[])), ["no-address"]);
+        assert_eq!(with(None), [""; 0]);
+    }
+
     #[test]
     fn a_failure_is_told_with_its_device() {
         let tree = Tree::with_device("failure");

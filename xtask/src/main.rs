@@ -4,6 +4,7 @@
 mod apt;
 mod arm64;
 mod bench;
+mod checker;
 mod demo;
 mod differential;
 mod fences;

@@ -55,9 +55,22 @@ fn put(tree: &Path, path: &str, bytes: &[u8], mode: u32) -> Result<PathBuf> {
     let file = tree.join(path.trim_start_matches('/'));
     let folder = file.parent().context("a file lies in a folder")?;
     fs::create_dir_all(folder)?;
+    // Whatever this user's mask is.
+    for folder in folder.ancestors().take_while(|folder| folder.starts_with(tree)) {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    }
     fs::write(&file, bytes)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(mode))?;
     Ok(file)
+}
+
+/// Writes what packages of each kind have beside the plugin: `irdma-check`, and manual pages.
+fn put_common(tree: &Path, program: &Path, values: &[(&str, &str)]) -> Result<()> {
+    put(tree, "usr/bin/irdma-check", &fs::read(program)?, 0o755)?;
+    let pages = [("irdma-provider.7", 7), ("irdma-check.1", 1)].map(|(page, section)| {
+        put(tree, &format!("usr/share/man/man{section}/{page}"), filled(page, values)?.as_bytes(), 0o644)
+    });
+    compress(&pages.into_iter().collect::<Result<Vec<_>>>()?)
 }
 
 /// Compresses files, the same way each time.

@@ -1,13 +1,13 @@
 //! The package for dpkg, which diverts the distribution's plugin.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{NAME, compress, date, filled, put, version};
+use super::{NAME, compress, date, filled, put, put_common, version};
+use crate::checker;
 use crate::layout::{Layout, triplet};
 use crate::plugin::Plugin;
 use crate::workspace::{read, root, target};
@@ -20,7 +20,9 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
     let tree = target().join("package");
     let _ = fs::remove_dir_all(&tree);
     let installed = format!("/usr/lib/{}/libibverbs/libirdma-rdmav{}.so", triplet(), plugin.layout.pabi);
-    let kibibytes = fs::metadata(&plugin.library)?.len().div_ceil(1024) + 16;
+    let program = checker::build()?;
+    let bytes = fs::metadata(&plugin.library)?.len() + fs::metadata(&program)?.len();
+    let kibibytes = bytes.div_ceil(1024) + 16;
     let values = [
         ("PACKAGE", NAME),
         ("VERSION", &version),
@@ -28,7 +30,7 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
         ("PLUGIN", &installed),
         ("REPLACED", &format!("{installed}.distrib")),
         ("SIZE", &kibibytes.to_string()),
-        ("DEPENDS", &dependencies(plugin.layout, &plugin.library)?),
+        ("DEPENDS", &dependencies(plugin.layout, &[&plugin.library, &program])?),
         ("BSD", &bsd()?),
     ];
     let from = |name: &str| filled(name, &values);
@@ -39,15 +41,11 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
     let documents = format!("usr/share/doc/{NAME}");
     put(&tree, &format!("{documents}/copyright"), from("deb/copyright")?.as_bytes(), 0o644)?;
     let changes = put(&tree, &format!("{documents}/changelog"), from("deb/changelog")?.as_bytes(), 0o644)?;
-    let page = format!("usr/share/man/man7/{NAME}.7");
-    let page = put(&tree, &page, from("irdma-provider.7")?.as_bytes(), 0o644)?;
-    compress(&[changes, page])?;
+    compress(&[changes])?;
+    put_common(&tree, &program, &values)?;
     let sums = "find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum";
     let sums = read(Command::new("sh").current_dir(&tree).args(["-c", sums]))?;
     put(&tree, "DEBIAN/md5sums", sums.as_bytes(), 0o644)?;
-    for folder in ["DEBIAN", "usr", "usr/lib", "usr/share", "usr/share/man", "usr/share/man/man7"] {
-        fs::set_permissions(tree.join(folder), fs::Permissions::from_mode(0o755))?;
-    }
     let package = target().join(format!("{NAME}_{version}_{architecture}.deb"));
     let mut pack = Command::new("dpkg-deb");
     pack.env("SOURCE_DATE_EPOCH", date()?).args(["--root-owner-group", "-Zxz", "--build"]);
@@ -57,9 +55,9 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
 }
 
 /// What must be there: a libibverbs of the layout, the driver file, and a C library that is new enough.
-fn dependencies(layout: &Layout, library: &Path) -> Result<String> {
-    let imports = read(Command::new("objdump").arg("--dynamic-syms").arg(library))?;
-    let (major, minor) = newest_c_library(&imports).context("the plugin imports nothing of the C library")?;
+fn dependencies(layout: &Layout, objects: &[&Path]) -> Result<String> {
+    let imports = read(Command::new("objdump").arg("--dynamic-syms").args(objects))?;
+    let (major, minor) = newest_c_library(&imports).context("nothing of the C library is imported")?;
     let (first, next) = (layout.first, layout.last + 1);
     Ok(format!(
         "libibverbs1 (>= {first}), libibverbs1 (<< {next}~), ibverbs-providers, libc6 (>= {major}.{minor}), \

@@ -7,10 +7,10 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use super::{NAME, compress, date, filled, put, version};
-use crate::packages;
+use super::{NAME, date, filled, put, put_common, version};
 use crate::plugin::Plugin;
 use crate::workspace::{read, root, target};
+use crate::{checker, packages};
 
 /// Where our plugin goes: beside libibverbs' folder of plugins, which is the distribution's.
 pub const FOLDER: &str = "/usr/lib64/irdma-provider";
@@ -36,8 +36,7 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
         ("NEXT", &(plugin.layout.last + 1).to_string()),
     ];
     put(&files, &format!("{FOLDER}/{name}"), &fs::read(&plugin.library)?, 0o755)?;
-    let page = format!("/usr/share/man/man7/{NAME}.7");
-    compress(&[put(&files, &page, filled("irdma-provider.7", &values)?.as_bytes(), 0o644)?])?;
+    put_common(&files, &checker::build()?, &values)?;
     let specification = put(&work, "package.spec", filled("rpm/package.spec", &values)?.as_bytes(), 0o644)?;
     let made = pack(&specification, &work)?;
     let package = target().join(made.file_name().unwrap_or_default());

@@ -10,10 +10,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::session::{Session, Verdict};
-use crate::inspect;
 use crate::process;
 use crate::sim::{Provider, Simulator};
-use crate::workspace::{cargo, run, target};
+use crate::workspace::target;
 
 /// Longest time it may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -44,12 +43,7 @@ const DEVICES: &[Device] = &[
 ];
 const GEN3_WITHOUT_SRQ: [&str; 5] = ["RTS_AE", "CQ_RESIZE", "64_BYTE_CQE", "ATOMIC_OPS", "CQE_TIMESTAMPING"];
 
-/// Builds the program, which must start where there is no libibverbs.
-pub fn build() -> Result<()> {
-    run(cargo("build").args(["--quiet", "--package", "irdma-check"]))?;
-    inspect::starts_alone(&program())
-}
-
+/// The program, built before.
 fn program() -> PathBuf {
     target().join("debug/irdma-check")
 }

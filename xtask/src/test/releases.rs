@@ -258,6 +258,13 @@ impl Place {
             let files = dpkg(root, &["--listfiles", package::NAME])?;
             let file =
                 files.lines().find(|line| line.ends_with(".so")).context("no plugin in the package")?;
+            let mut command = simulator.run(Provider::C);
+            command.args(["--gen", "3", "--", "unshare", "--mount", "sh", "-c", IN_ROOT]).arg(root);
+            let finished = process::run(command.arg("irdma-check"), &folder.join("check"), LIMIT)?;
+            let layout = self.layout.number;
+            let served =
+                format!("served by    irdma-provider {} (layout {layout})", env!("CARGO_PKG_VERSION"));
+            ensure!(finished.output.contains(&served), "{}", finished.explain());
             Ok(PathBuf::from(file))
         };
         let take = |root: &Path| {
