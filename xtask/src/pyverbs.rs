@@ -48,10 +48,12 @@ pub struct Run {
     pub generation: u32,
     /// Kernel that the device shows, if not the newest.
     pub kernel: Option<&'static str>,
+    /// Whether the kernel is a real one, and not the software device's.
+    pub real_kernel: bool,
 }
 
 const fn run_of(suite: u32, provider: Provider, generation: u32, kernel: Option<&'static str>) -> Run {
-    Run { suite, provider, generation, kernel }
+    Run { suite, provider, generation, kernel, real_kernel: false }
 }
 
 /// Every run. The C provider of rdma-core 44 knows no GEN3; the kernel of Debian 12 has memory

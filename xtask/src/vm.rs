@@ -45,6 +45,9 @@ pub struct Options {
     /// How many guests are on the device
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     guests: u32,
+    /// How many functions of the device a guest has: clients run on the last one
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    functions: u32,
     /// Boot a guest with this terminal as its console
     #[arg(long, conflicts_with_all = ["update", "command"])]
     shell: bool,
@@ -106,8 +109,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
         for &provider in &providers {
             let column = (generation, provider);
             let logs = table::logs(column);
-            session::run(&parts, &selection, provider, options.guests, &logs, &mut report);
-            if selection.is_whole() && options.guests == 1 {
+            let number = (options.guests, options.functions);
+            session::run(&parts, &selection, provider, number, &logs, &mut report);
+            if selection.is_whole() && number == (1, 1) {
                 table::keep(column, &report)?;
             }
             columns.push(column);
@@ -131,14 +135,14 @@ pub fn short(logs: &Path) -> Result<(usize, Vec<String>, Vec<String>)> {
     let parts = Parts::build(3, true, None)?;
     let selection = Selection { generation: 3, is_short: true, word: "" };
     let mut report = Report::default();
-    session::run(&parts, &selection, Provider::Ours, 1, logs, &mut report);
+    session::run(&parts, &selection, Provider::Ours, (1, 1), logs, &mut report);
     Ok(report.counted())
 }
 
 /// Runs the command of the options in a guest; ends with its exit code.
 fn command(parts: &Parts, options: &Options, logs: &Path) -> Result<ExitCode> {
     let provider = options.provider.unwrap_or(Provider::Ours);
-    let mut fleet = Fleet::boot(parts, provider, options.guests, logs)?;
+    let mut fleet = Fleet::boot(parts, provider, options.guests, options.functions, logs)?;
     let guest = &mut fleet.guests[0];
     let script = options.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     let run = guest.start(&script, options.limit, 0)?;

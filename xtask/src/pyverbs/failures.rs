@@ -13,6 +13,8 @@ pub struct Failure {
     generations: std::ops::RangeInclusive<u32>,
     /// The tests' names, behind `tests.`.
     tests: &'static [&'static str],
+    /// Whether the kernel is a real one; without, either.
+    real_kernel: Option<bool>,
     /// What the failure contains.
     failure: &'static str,
     /// Whether they fail each time.
@@ -26,6 +28,7 @@ const ANY: Failure = Failure {
     suites: &[44, 65],
     generations: 1..=3,
     tests: &[],
+    real_kernel: None,
     failure: "",
     always: true,
     cause: "",
@@ -67,10 +70,20 @@ const FAILURES: &[Failure] = &[
         ..ANY
     },
     Failure {
+        generations: 3..=3,
+        suites: &[65],
+        tests: &["test_rdmacm.CMTestCase.test_rdmacm_async_traffic"],
+        real_kernel: Some(true),
+        failure: "Exception in",
+        cause: "suite: looks for a timeout in query_qp; it leaves the test out on the cards whose numbers it has",
+        ..ANY
+    },
+    Failure {
         suites: &[65],
         tests: &["test_rdmacm.CMTestCase.test_rdmacm_async_resolve_addrinfo"],
+        real_kernel: Some(false),
         failure: "Exception in",
-        cause: "suite: asks for services of InfiniBand's subnet administration, which Ethernet has not",
+        cause: "software device: has no command by which a program writes an event to itself",
         ..ANY
     },
     Failure {
@@ -146,6 +159,7 @@ impl Failure {
         self.provider.is_none_or(|one| one == run.provider)
             && self.suites.contains(&run.suite)
             && self.generations.contains(&run.generation)
+            && self.real_kernel.is_none_or(|real| real == run.real_kernel)
             && self.tests.contains(&name)
     }
 }
@@ -166,7 +180,13 @@ mod tests {
 
     #[test]
     fn a_failure_is_expected_where_its_row_says_so() {
-        let run = |suite, provider, generation| Run { suite, provider, generation, kernel: None };
+        let run = |suite, provider, generation| Run {
+            suite,
+            provider,
+            generation,
+            kernel: None,
+            real_kernel: false,
+        };
         let (test, failure) =
             ("tests.test_cq.CQTest.test_resize_cq", "AssertionError: PyverbsRDMAError not raised");
         for provider in [Provider::Ours, Provider::C] {

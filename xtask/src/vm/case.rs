@@ -76,7 +76,11 @@ fn pair(
         guest.finish_during(waiting, serving)?;
     }
     let last = fleet.guests.len() - 1;
-    let asking = fleet.guests[last].start(&format!("{address}{client}"), limit, 0)?;
+    let mut client = format!("{address}{client}");
+    if fleet.functions > 1 {
+        client = on_second_function(&client);
+    }
+    let asking = fleet.guests[last].start(&client, limit, 0)?;
     let client = fleet.guests[last].finish(asking)?;
     if client.end != End::Exit(0) && client.end != End::TimeOut {
         // Its server would wait for another one until the limit.
@@ -85,6 +89,14 @@ fn pair(
         guest.kill(serving)?;
     }
     Ok((fleet.guests[0].finish(serving)?, client))
+}
+
+/// A script that runs on the guest's second function, in whose network namespace the first is not.
+fn on_second_function(script: &str) -> String {
+    format!(
+        "cat >/tmp/on-second <<'END_OF_SCRIPT'\n. /run/irdma-vm/second\n{script}\nEND_OF_SCRIPT\n\
+         exec ip netns exec second sh /tmp/on-second"
+    )
 }
 
 /// Longest time until a server listens, in seconds. A client that cannot reach it fails by itself.

@@ -75,6 +75,8 @@ impl Parts {
 pub struct Fleet {
     /// The guests, by number.
     pub guests: Vec<Guest>,
+    /// How many functions each has.
+    pub functions: u32,
     /// How many times as long as on a calm machine things take: limits grow by it.
     pub slowness: u32,
     device: Running,
@@ -84,21 +86,22 @@ pub struct Fleet {
 
 impl Fleet {
     /// Boots `count` guests that load that provider; what they say is kept in `logs`.
-    pub fn boot(parts: &Parts, provider: Provider, count: u32, logs: &Path) -> Result<Fleet> {
+    /// Each has `functions` functions of the device.
+    pub fn boot(parts: &Parts, provider: Provider, count: u32, functions: u32, logs: &Path) -> Result<Fleet> {
         fs::create_dir_all(logs)?;
         let folder = Folder::new()?;
         let initrd = parts.initrd(provider, logs)?;
         let started = Instant::now();
-        let sockets: Vec<PathBuf> = (0..count).map(|guest| folder.0.join(format!("nic{guest}"))).collect();
+        let sockets: Vec<PathBuf> =
+            (0..count * functions).map(|number| folder.0.join(format!("nic{number}"))).collect();
         let device = device::start(&parts.device, parts.generation, &sockets, &logs.join("device.log"))?;
         let mut booting = Vec::new();
-        for (number, socket) in (0..count).zip(&sockets) {
+        for (number, functions) in (0..count).zip(sockets.chunks(functions as usize)) {
             let log = |kind: &str| logs.join(format!("{kind}{number}.log"));
             let port = folder.0.join(format!("port{number}"));
             let listener = UnixListener::bind(&port).context("cannot make the agent's port")?;
             let serial = log("serial");
-            let functions = [socket.clone()];
-            let machine = parts.machine(number, &functions, &initrd, &port, &serial, false);
+            let machine = parts.machine(number, functions, &initrd, &port, &serial, false);
             let qemu = Running::start(&mut machine.command()?, &log("qemu"))?;
             booting.push((qemu, listener, serial, log("kernel")));
         }
@@ -107,7 +110,7 @@ impl Fleet {
         };
         let guests = booting.into_iter().map(greet).collect::<Result<Vec<_>>>()?;
         let slowness = slowness(started.elapsed());
-        Ok(Fleet { guests, slowness, device, _folder: folder })
+        Ok(Fleet { guests, functions, slowness, device, _folder: folder })
     }
 
     /// Ends the guests, and looks that the device ends with them.

@@ -76,6 +76,7 @@ impl Machine<'_> {
             "console=ttyS0 quiet panic=-1 oops=panic no_timer_check mitigations=off rcupdate.rcu_cpu_stall_timeout=60"
                 .to_owned();
         line += &format!(" vm_guest={} vm_generation={}", self.number, self.generation);
+        line += &format!(" vm_functions={}", self.functions.len());
         if self.has_lan {
             line += " vm_lan=1";
         }
@@ -91,11 +92,13 @@ fn option(before: &str, path: &Path) -> String {
     format!("{before}{}", path.display().to_string().replace(',', ",,"))
 }
 
-/// A function of the device. Its socket is an object, which only the JSON form can express.
+/// A function of the device. Its socket is an object, which only the JSON form can express. A processor waits for each
+/// of its stores: stores that are only sent on pile up when programs ring doorbells faster than the device looks at
+/// them, and the next load, behind them all, takes longer than QEMU waits for it.
 fn function(number: usize, socket: &str) -> String {
     let path = socket.replace('\\', "\\\\").replace('"', "\\\"");
     format!(
-        r#"{{"driver":"vfio-user-pci","addr":"{:#x}","socket":{{"type":"unix","path":"{path}"}}}}"#,
+        r#"{{"driver":"vfio-user-pci","addr":"{:#x}","x-no-posted-writes":true,"socket":{{"type":"unix","path":"{path}"}}}}"#,
         FIRST_SLOT + number
     )
 }
@@ -110,6 +113,10 @@ mod tests {
     #[test]
     fn paths_survive_both_forms_of_options() {
         assert_eq!(option("file:", Path::new("/a,b")), "file:/a,,b");
-        assert!(function(1, "/x\"y").contains(r#""addr":"0x11","socket":{"type":"unix","path":"/x\"y"}"#));
+        assert!(
+            function(1, "/x\"y").contains(
+                r#""addr":"0x11","x-no-posted-writes":true,"socket":{"type":"unix","path":"/x\"y"}"#
+            )
+        );
     }
 }

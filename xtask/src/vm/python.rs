@@ -39,7 +39,7 @@ pub fn run(
             return Ok(());
         }
     };
-    let run = Run { suite: 65, provider, generation, kernel: None };
+    let run = Run { suite: 65, provider, generation, kernel: None, real_kernel: true };
     let tests = outcomes.keys().cloned().collect::<Vec<_>>();
     let judged = pyverbs::Report::of(&run, outcomes);
     judged.print(false);

@@ -45,12 +45,12 @@ pub fn run(
     parts: &Parts,
     selection: &Selection,
     provider: Provider,
-    guests: u32,
+    (guests, functions): (u32, u32),
     logs: &Path,
     report: &mut Report,
 ) {
     let started = Instant::now();
-    let mut fleet = match Fleet::boot(parts, provider, guests, logs) {
+    let mut fleet = match Fleet::boot(parts, provider, guests, functions, logs) {
         Ok(fleet) => fleet,
         Err(error) => return report.trouble(format!("{provider}: the guest does not come up: {error:#}")),
     };
