@@ -45,7 +45,7 @@ const DOMAIN: Field = Field::new(23, 0);
 /// Time without an answer where the context does not tell one; the kernel's driver never does.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a peer is told to wait where the context has no field for it (GEN2).
-const DEFAULT_RNR_TIMER: Duration = Duration::from_micros(640);
+const DEFAULT_RNR_TIMER: Duration = Duration::from_micros(20_480);
 /// A read is always accepted: the smallest size of the queue of inbound reads is 4.
 const READS_IN: u32 = 4;
 
