@@ -16,14 +16,25 @@ const END: &str = "<!-- end -->\n";
 pub fn write(machine: &Table, newest: &Table) -> Result<()> {
     let path = root().join("docs/performance.md");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let text = replaced(&text, &figures(&machine_release()?, machine, newest))
+    let text = replaced(&text, &figures(&machine_release()?, &load()?, machine, newest))
         .with_context(|| format!("{} has no place for the figures", path.display()))?;
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn figures(release: &str, machine: &Table, newest: &Table) -> String {
+/// How busy the machine was when the times were taken.
+fn load() -> Result<String> {
+    let averages = fs::read_to_string("/proc/loadavg")?;
+    let average = averages.split(' ').nth(2).context("no average of a quarter of an hour")?;
+    let processors = std::thread::available_parallelism()?;
+    Ok(format!(
+        "on {processors} processors of average load {average}, of which about 1 is the measurement's own"
+    ))
+}
+
+fn figures(release: &str, load: &str, machine: &Table, newest: &Table) -> String {
     format!(
-        "### GEN2, beside rdma-core {release}\n\n{}\n### GEN3, beside rdma-core 65\n\n{}\n\
+        "Times were taken {load}.\n\n\
+         ### GEN2, beside rdma-core {release}\n\n{}\n### GEN3, beside rdma-core 65\n\n{}\n\
          ### GEN1, beside rdma-core {release}\n\n{}\n\
          ### Memory, GEN2, beside rdma-core {release}\n\n{}\n### Memory, GEN3, beside rdma-core 65\n\n{}",
         machine.markdown(2),
