@@ -58,6 +58,10 @@ impl Place {
         let package = &*package.to_string_lossy();
 
         let system = System { root: copy_of_root(&self.root, folder)?, work: folder.join("rpm") };
+        // Debian's: rpm would put its own beside it, and writing to it would change the root.
+        if system.driver_file().exists() {
+            fs::remove_file(system.driver_file())?;
+        }
         let (last, next) = (self.layout.last, self.layout.last + 1);
         system.rpm(&["--install", "--justdb", &system.distributions_rest()?])?;
         system.rpm(&["--install", "--force", &system.distributions_libibverbs(&next.to_string(), "")?])?;
