@@ -111,8 +111,8 @@ pub fn run(options: Options) -> Result<ExitCode> {
             let logs = table::logs(column);
             let number = (options.guests, options.functions);
             session::run(&parts, &selection, provider, number, &logs, &mut report);
-            if selection.is_whole() && number == (1, 1) {
-                table::keep(column, &report)?;
+            if number == (1, 1) {
+                table::keep(column, &report, selection.is_whole())?;
             }
             columns.push(column);
         }

@@ -54,7 +54,12 @@ pub fn tests() -> Vec<Test> {
         perftest!("send-lat-events", "ib_send_lat", "-e -n 100 -s 8"),
         perftest!("send-lat-datagrams", "ib_send_lat", "-c UD -n 200 -s 8"),
         // Its group is an IPv6 address, which cannot be had from an IPv4 one.
-        perftest!("send-lat-multicast", "ib_send_lat", "-c UD -g -x 0 -n 100 -s 64"),
+        Test::pair(
+            "send-lat-multicast",
+            PORT,
+            "ib_send_lat -d $DEV -x 0 -F -c UD -g -n 100 -s 64",
+            "ib_send_lat -d $DEV -x 0 -F -c UD -g -n 100 -s 64 $SERVER",
+        ),
         perftest!("read-bw", "ib_read_bw", "-n 200 -s 4096"),
         perftest!("read-bw-64k", "ib_read_bw", "-n 50 -s 65536"),
         perftest!("read-bw-lists", "ib_read_bw", "-l 4 -n 64 -s 4096"),
