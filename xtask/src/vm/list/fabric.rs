@@ -51,7 +51,7 @@ pub fn libfabric() -> Vec<Test> {
     vec![
         fi_pingpong!("verbs", " -p verbs -e msg"),
         fi_pingpong!("rxm", " -p 'verbs;ofi_rxm' -e rdm"),
-        fi_pingpong!("rxd", "-dgram -p 'verbs;ofi_rxd' -e rdm"),
+        fi_pingpong!("rxd", "-dgram -p 'verbs;ofi_rxd' -e rdm").within(120),
         fi_pingpong!("datagrams", "-dgram -p verbs -e dgram"),
     ]
 }
