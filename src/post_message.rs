@@ -162,19 +162,65 @@ pub unsafe fn go_on<'queue, G: Generation>(
             Err(Obstacle::InTheWay) => return post_with_room::<G>(qp, request, refused, start),
             Err(Obstacle::Written) => return post_again::<G>(qp, request, refused, start),
         };
-        if batch.needs_padding(&started) {
-            if !has_receiver(qp, request) {
-                return post_again::<G>(qp, request, refused, start);
-            }
-            batch.pad_before(&started);
-        }
-        if !finish_started(&mut batch, request, started, destination, || header_of(qp, request)) {
+        if !place_started(qp, request, &mut batch, started, destination) {
             return post_again::<G>(qp, request, refused, batch.start());
         }
         if !(*request).next.is_null() {
             return post_list::<G>(qp, (*request).next, refused, batch.start());
         }
         announce(qp, batch)
+    }
+}
+
+/// Places a message that was started, behind the padding that it needs; `false`, and nothing is placed,
+/// if it has no receiver.
+///
+/// # Safety
+/// As for [`finish_started`]; the destination is that of the request.
+#[inline(always)]
+unsafe fn place_started<'queue, G: Generation>(
+    qp: &QueuePair,
+    work: *const ibv_send_wr,
+    batch: &mut SendBatch<'queue, G>,
+    started: Started<'queue>,
+    destination: impl FnOnce() -> Destination,
+) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if batch.needs_padding(&started) {
+            // Padding stays, so nothing must go wrong any more.
+            if !has_receiver(qp, work) {
+                return false;
+            }
+            batch.pad_before(&started);
+        }
+        finish_started(batch, work, started, destination, || header_of(qp, work))
+    }
+}
+
+/// Places a plain send, write or read of any number of elements, if nothing stands in the way.
+///
+/// # Safety
+/// As for [`place_out_of_line`]; the work request is of such an operation.
+#[inline(never)]
+pub unsafe fn place_several<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> bool {
+    let taker = || if work.opcode == IBV_WR_RDMA_READ { Taker::Read } else { Taker::Message };
+    // SAFETY: as the caller promises. What is placed is announced by the caller.
+    unsafe {
+        let Some(list) = some_of(qp, work, taker) else { return false };
+        let mut batch = qp.queues.send.batch::<G>();
+        let is_placed = match batch.start_fragments(list, taker, None) {
+            Ok(started) => {
+                let destination = || Destination::of_plain(qp, work.opcode == IBV_WR_SEND);
+                place_started(qp, work, &mut batch, started, destination)
+            }
+            Err(Obstacle::InTheWay) => return false,
+            Err(Obstacle::Written) => false,
+        };
+        if !is_placed {
+            qp.queues.send.unwrite_started();
+        }
+        is_placed
     }
 }
 

@@ -11,7 +11,7 @@ use irdma_hw::registers;
 use rdma_core_sys::bindings::*;
 
 use crate::destination::{Destination, finish_started};
-use crate::post_message::{place_out_of_line, post_inline, post_other, post_several};
+use crate::post_message::{place_out_of_line, place_several, post_inline, post_other, post_several};
 use crate::qp::QueuePair;
 use crate::qp_state::posted_in_error;
 use crate::refusal;
@@ -92,6 +92,10 @@ pub unsafe fn post_list<G: Generation>(
                 let rest = place_alike::<G>(qp, request);
                 if rest != request {
                     request = rest;
+                    continue;
+                }
+                if place_several::<G>(qp, work) {
+                    request = work.next;
                     continue;
                 }
             }

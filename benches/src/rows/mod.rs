@@ -129,10 +129,10 @@ fn usual() -> Vec<Named> {
         (bytes <= bed.qp.caps.max_inline_data as usize)
             .then(|| PostSend::new(bed, post_send::inline(send()), 1, &[bytes]))
     };
-    let gather = |beds: &Beds, elements: usize| {
+    let gather = |beds: &Beds, elements: usize, list| {
         let bed = &beds.connected;
         (elements <= bed.qp.caps.max_send_sge as usize)
-            .then(|| PostSend::new(bed, send(), 1, &vec![8; elements]))
+            .then(|| PostSend::new(bed, send(), list, &vec![8; elements]))
     };
     vec![
         row("post_send: send", move |beds| posts(&beds.connected, send(), 1)),
@@ -152,9 +152,10 @@ fn usual() -> Vec<Named> {
         optional("post_send: compare-and-swap", move |beds| {
             atomics().then(|| PostSend::new(&beds.connected, compare_swap(), 1, &[8]))
         }),
-        optional("post_send: send, 3 elements", move |beds| gather(beds, 3)),
-        optional("post_send: send, 4 elements", move |beds| gather(beds, 4)),
-        optional("post_send: send, 13 elements", move |beds| gather(beds, 13)),
+        optional("post_send: send, 3 elements", move |beds| gather(beds, 3, 1)),
+        optional("post_send: send, 4 elements", move |beds| gather(beds, 4, 1)),
+        optional("post_send: send, 13 elements", move |beds| gather(beds, 13, 1)),
+        optional("post_send: send, 4 elements, lists of 16", move |beds| gather(beds, 4, 16)),
         optional("post_send: send, 8 bytes inline", move |beds| inline(beds, 8)),
         optional("post_send: send, 32 bytes inline", move |beds| inline(beds, 32)),
         optional("post_send: send, 64 bytes inline", move |beds| inline(beds, 64)),
