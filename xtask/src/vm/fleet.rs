@@ -17,7 +17,7 @@ use super::{device, disk, stand_in};
 use crate::process::{Running, wait_until};
 use crate::sim::Provider;
 use crate::workspace::{cargo, run, target};
-use crate::{plugin, suites};
+use crate::{checker, plugin, suites};
 
 /// Longest time for the device to end when its guests have gone.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -31,6 +31,7 @@ pub struct Parts {
     disk: PathBuf,
     busybox: PathBuf,
     agent: PathBuf,
+    checker: PathBuf,
     plugin: PathBuf,
     stand_in: Option<PathBuf>,
     device: PathBuf,
@@ -51,6 +52,7 @@ impl Parts {
             disk: disk::image()?,
             busybox: Set::Guest.unpacked()?.join("usr/bin/busybox"),
             agent: target().join("sim/irdma-vm-agent"),
+            checker: checker::quick()?,
             plugin: plugin.library,
             stand_in,
             device,
@@ -62,6 +64,7 @@ impl Parts {
     fn initrd(&self, provider: Provider, folder: &Path) -> Result<PathBuf> {
         let contents = Contents {
             agent: &self.agent,
+            checker: &self.checker,
             plugin: (provider == Provider::Ours).then_some(self.plugin.as_path()),
             stand_in: self.stand_in.as_deref(),
         };

@@ -22,6 +22,8 @@ const BOOT: &[&str] = &["virtio_blk", "ext4", "overlay"];
 pub struct Contents<'files> {
     /// The agent.
     pub agent: &'files Path,
+    /// `irdma-check`.
+    pub checker: &'files Path,
     /// The provider that takes the place of the distribution's.
     pub plugin: Option<&'files Path>,
     /// The module that takes the place of ice.ko.
@@ -56,6 +58,7 @@ pub fn make(kernel: &Kernel, busybox: &Path, contents: &Contents) -> Result<Vec<
         }
     }
     archive.add_from(&format!("overlay/{OURS}/agent"), contents.agent)?;
+    archive.add_from("overlay/usr/bin/irdma-check", contents.checker)?;
     archive.add_from(&format!("overlay/{OURS}/suite.py"), &root().join("tests/programs/suite.py"))?;
     if let Some(stand_in) = contents.stand_in {
         archive.add_from(&format!("overlay/{OURS}/ice.ko"), stand_in)?;

@@ -14,6 +14,7 @@ pub fn tests() -> Vec<Test> {
         Test::alone("rdma-resource", "resources.py"),
         Test::alone("rdma-statistic", "statistics"),
         Test::alone("asyncwatch", "port-events").within(60),
+        Test::alone("irdma-check", "check-machine").within(60).short(),
         Test::alone("ucx_info", "ucx_info -d | grep -A3 \"Device: $DEV:1\""),
         Test::alone("fi_info", "fi_info -p verbs | grep \"domain: $DEV\""),
     ]
