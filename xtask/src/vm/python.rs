@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::fleet::Fleet;
+use super::kernel_log;
 use super::list::Outcome;
 use super::report::Report;
 use crate::pyverbs::{self, Run};
@@ -29,6 +30,7 @@ pub fn run(
     let column = (generation, provider);
     let limit = LIMIT * fleet.slowness;
     let guest = &mut fleet.guests[0];
+    let before = guest.kernel(0).len();
     let finished = guest.run(&format!("python-suite '{word}'"), limit)?;
     fs::write(logs.join("python-results.log"), &finished.output)?;
     fs::write(logs.join("python-output.log"), guest.run("cat /tmp/python-suite", 60)?.output)?;
@@ -39,6 +41,9 @@ pub fn run(
             return Ok(());
         }
     };
+    if let Some(line) = kernel_log::trouble(guest.kernel(before), &[]) {
+        report.note(GROUP, "the kernel's log", column, Outcome::Failed(format!("the kernel says: {line}")));
+    }
     let run = Run { suite: 65, provider, generation, kernel: None, real_kernel: true };
     let tests = outcomes.keys().cloned().collect::<Vec<_>>();
     let judged = pyverbs::Report::of(&run, outcomes);

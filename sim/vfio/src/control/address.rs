@@ -1,7 +1,7 @@
 //! Commands about where packets go: neighbours, address handles, multicast groups.
 
 use irdma_engine::Engine;
-use irdma_engine::spec::{AddressHandle, Gid, Mac};
+use irdma_engine::spec::{AddressHandle, EngineError, Gid, Mac};
 
 use super::{Command, Failure};
 use crate::field::{Field, u64_at};
@@ -128,7 +128,11 @@ impl Function {
             }
         }
         for &qp in &members {
-            engine.attach_multicast(self.object(qp), gid)?;
+            match engine.attach_multicast(self.object(qp), gid) {
+                // The driver names the members of a moment ago; one that has gone since is nobody.
+                Ok(()) | Err(EngineError::NotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         if !members.is_empty() {
             self.groups.insert(number, (gid, members));
@@ -139,7 +143,10 @@ impl Function {
 
 #[cfg(test)]
 mod tests {
+    use irdma_engine::spec::{DeviceConfig, Generation};
+
     use super::*;
+    use crate::field::put_at;
 
     #[test]
     fn addresses_are_in_network_order() {
@@ -148,5 +155,25 @@ mod tests {
         assert_eq!(gid[10..], [0xff, 0xff, 192, 0, 2, 1]);
         let gid = gid_of(0xfe80_0000_0000_0000, 0x0011_22ff_fe33_4455, false);
         assert_eq!((gid[0], gid[1], gid[8], gid[15]), (0xfe, 0x80, 0, 0x55));
+    }
+
+    #[test]
+    fn member_that_is_gone_does_not_keep_a_group_from_changing() {
+        let config = DeviceConfig { generation: Generation::Gen3, port_mtu: 1024, seed: 1 };
+        let mut engine = Engine::new(config, crate::host::tests::host(0x2000));
+        let id = engine.add_function(Vec::new());
+        let mut function = Function::new(id, Generation::Gen3, [2; 6]);
+        let member = MEMBER_VALID.put(1) | MEMBER_QP.put(77);
+        engine.platform().write_at(id, 0x1000, &member.to_le_bytes()).expect("memory");
+        let command = |group: u64| {
+            let mut bytes = [0; 64];
+            put_at(&mut bytes, 32, 0x1000_u64.to_le_bytes());
+            put_at(&mut bytes, 48, group.to_le_bytes());
+            put_at(&mut bytes, 24, GROUP_IPV4.put(1).to_le_bytes());
+            Command::new(&bytes)
+        };
+        assert!(function.change_group(&mut engine, &command(0xe600_0201), false).is_ok());
+        assert!(function.change_group(&mut engine, &command(0xe600_0201), true).is_ok());
+        assert!(function.groups.is_empty());
     }
 }
