@@ -50,23 +50,34 @@ pub unsafe fn object<T>(
 /// # Safety
 /// `context` is open.
 unsafe fn logged<T>(context: *mut ibv_context, verb: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    let result = caught(body).unwrap_or_else(|| {
+    caught(body)
         // SAFETY: as the caller promises.
-        unsafe {
-            log::line(
-                context,
-                Level::Error,
-                format_args!("{verb}: the provider failed; this is a fault of it"),
-            )
-        };
-        Err(Errno::INTERNAL)
-    });
-    if let Err(errno) = &result {
-        // Without another line, the kernel has refused it.
+        .unwrap_or_else(|| Err(unsafe { panicked(context, verb) }))
         // SAFETY: as the caller promises.
-        unsafe { log::line(context, Level::Debug, format_args!("{verb}: {errno}")) };
-    }
-    result
+        .inspect_err(|&errno| unsafe { refused(context, verb, errno) })
+}
+
+/// Logs that a verb has panicked.
+///
+/// # Safety
+/// `context` is open.
+#[cold]
+#[inline(never)]
+unsafe fn panicked(context: *mut ibv_context, verb: &str) -> Errno {
+    let what = format_args!("{verb}: the provider failed; this is a fault of it");
+    // SAFETY: as the caller promises.
+    unsafe { log::refused(context, Errno::INTERNAL, what) }
+}
+
+/// Logs what a verb returns. Without another line, the kernel has refused it.
+///
+/// # Safety
+/// `context` is open.
+#[cold]
+#[inline(never)]
+unsafe fn refused(context: *mut ibv_context, verb: &str, errno: Errno) {
+    // SAFETY: as the caller promises.
+    unsafe { log::line(context, Level::Debug, format_args!("{verb}: {errno}")) };
 }
 
 /// Runs `body`; `None` if it panics.

@@ -5,6 +5,8 @@
 //! object; the hardware's formats and queues are in the crate `irdma-hw`.
 
 mod ah;
+#[cfg(no_backtraces)]
+mod backtrace;
 mod boundary;
 mod capabilities;
 mod command;

@@ -62,17 +62,20 @@ unsafe extern "C" fn post_locked(
     unsafe {
         let owner = SharedReceiveQueue::of(srq);
         let mut run = owner.queue().simple_run::<Gen3>();
-        while let Some(work) = simple(request)
-            && run.place(work.wr_id, &*work.sg_list.cast())
-        {
-            request = work.next;
+        if !request.is_null() {
+            while let Some(work) = simple(request)
+                && run.place(work.wr_id, &*work.sg_list.cast())
+            {
+                request = work.next;
+                if request.is_null() {
+                    run.finish();
+                    owner.lock.unlock();
+                    return 0;
+                }
+            }
         }
         run.finish();
-        if !request.is_null() {
-            return post_rest(srq, request, refused);
-        }
-        owner.lock.unlock();
-        0
+        post_rest(srq, request, refused)
     }
 }
 

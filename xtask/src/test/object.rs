@@ -1,5 +1,7 @@
 //! The built plugin: symbols and data path, for each layout that can be built here.
 
+use anyhow::ensure;
+
 use super::session::{Session, Verdict};
 use crate::{fences, inspect, plugin, suites};
 
@@ -13,6 +15,11 @@ pub fn check(session: &mut Session) {
         inspect::data_path(&plugin::build(None)?.unstripped).map(|()| Verdict::Passed)
     });
     if cfg!(target_arch = "x86_64") {
+        session.check("plugin", "at most 370 KiB", |_| {
+            let kibibytes = plugin::build(None)?.library.metadata()?.len() / 1024;
+            ensure!(kibibytes <= 370, "{kibibytes} KiB: see docs/performance.md");
+            Ok(Verdict::Passed)
+        });
         session.check("plugin", "fences of pushes", |_| {
             fences::around_pushes(&plugin::build(None)?.unstripped).map(|()| Verdict::Passed)
         });
@@ -23,7 +30,7 @@ pub fn check(session: &mut Session) {
             Err(reason) => return Ok(Verdict::Skipped(format!("{reason:#}"))),
         };
         let built = plugin::build(Some(&root))?;
-        anyhow::ensure!(built.layout.number == 65, "forky's libibverbs is of layout {}", built.layout.number);
+        ensure!(built.layout.number == 65, "forky's libibverbs is of layout {}", built.layout.number);
         inspect::symbols(&built.library, built.layout)?;
         inspect::data_path(&built.unstripped).map(|()| Verdict::Passed)
     });

@@ -31,6 +31,7 @@ use crate::format::{CompletionOpcode, FlushCode, MAJOR_FLUSHED, Status};
 impl QueuePair {
     /// Notes that the device completes nothing more of a queue, or nothing that matters.
     /// Returns whether that is news.
+    #[inline]
     pub fn abandon(&self, side: Side) -> bool {
         self.set_in_error();
         !self.abandoned(side).swap(true, Ordering::Relaxed)
@@ -39,6 +40,7 @@ impl QueuePair {
     /// Completes the oldest work request of a queue as flushed, if the queue is abandoned
     /// and has any. By the poller of that side, on GEN3.
     #[cold]
+    #[inline]
     pub fn complete_abandoned(&self, side: Side) -> Option<(Outcome, Origin)> {
         if !self.abandoned(side).load(Ordering::Relaxed) {
             return None;

@@ -249,12 +249,14 @@ impl CompletionQueue {
 
     /// Index of the first unfinished ring in which a CQE has come; the current ring
     /// follows the old ones.
+    #[inline]
     fn first_ready(&self) -> Option<usize> {
         let unfinished = self.old.iter().chain([&self.ring]).enumerate().skip(self.finished);
         unfinished.into_iter().find(|(_, ring)| is_ready(ring)).map(|(index, _)| index)
     }
 
     /// Notes that old rings before `ring` are finished, and tells the device.
+    #[inline]
     fn finish_old(&mut self, ring: usize) {
         if ring > self.finished {
             let count = (ring - self.finished) as u16;
@@ -267,6 +269,7 @@ impl CompletionQueue {
 
     /// Asks for an event: for the next completion, or for the next solicited one or
     /// error. Of several requests since the last event the strongest counts.
+    #[inline]
     pub fn arm(&mut self, solicited_only: bool) {
         self.any_requested |= !solicited_only;
         self.arm = self

@@ -96,6 +96,7 @@ impl Cqe {
     }
 
     /// The outcome of a send WQE.
+    #[inline]
     pub(super) fn send_outcome(&self, cell: &Tracking, kind: Kind) -> Outcome {
         let (opcode, status, length) = match Opcode::decode_completion(self.status.opcode()) {
             Some(opcode) => (opcode, Status::Success, cell.length()),

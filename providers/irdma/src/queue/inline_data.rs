@@ -135,7 +135,7 @@ impl Gathered {
     ///
     /// # Safety
     /// All bytes of the list are readable, or more than `most`.
-    #[inline(never)]
+    #[inline]
     pub(super) unsafe fn new(list: &[Sge], most: u32) -> Option<Self> {
         debug_assert!(most as usize <= MAX_BYTES);
         let total = list.iter().map(|sge| u64::from(sge.length)).sum::<u64>();

@@ -75,7 +75,7 @@ impl SendQueue {
     #[inline(always)]
     pub(super) fn ring<G: Generation>(&self, start: u32, head: u32) {
         if G::PUSHES && self.is_pushing() {
-            self.push_each(start, head);
+            self.push_each::<G>(start, head);
         }
         self.ring_for::<G>(head);
     }
@@ -118,13 +118,15 @@ impl SendQueue {
     }
 
     /// The device has dropped a push.
+    #[inline]
     pub(super) fn note_dropped_push(&self) {
         self.pushing.under_way.store(false, Ordering::Relaxed);
     }
 
     /// Pushes what was placed from `start` to `head`, as far as it makes sense.
+    #[expect(clippy::extra_unused_type_parameters, reason = "so that it is compiled with its callers")]
     #[inline(never)]
-    fn push_each(&self, start: u32, head: u32) {
+    fn push_each<G: Generation>(&self, start: u32, head: u32) {
         let Some(page) = self.pushing.page.get() else { return };
         let mut left = head.wrapping_sub(start);
         while left > 0 {
@@ -174,6 +176,7 @@ impl SendQueue {
 
     /// Whether the device has nothing else to do: the WQE before was pushed as well, or all
     /// that a doorbell has rung for is complete.
+    #[inline]
     fn is_push_due(&self) -> bool {
         let pushing = &self.pushing;
         let tail = self.retired.tail.load(Ordering::Relaxed);

@@ -107,6 +107,7 @@ impl QueuePair {
     }
 
     /// Notes that the QP is in the error state.
+    #[inline]
     pub fn set_in_error(&self) {
         let heads = [self.send.head(), self.receive.head()];
         for (known_from, head) in self.known_from.iter().zip(heads) {

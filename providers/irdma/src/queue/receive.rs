@@ -174,16 +174,19 @@ impl ReceiveQueue {
     }
 
     /// Whether all that was posted has completed.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.retired.tail.load(Ordering::Acquire) == self.head.load(Ordering::Acquire)
     }
 
     /// Position after the last WQE.
+    #[inline]
     pub(super) fn head(&self) -> u32 {
         self.head.load(Ordering::Acquire)
     }
 
     /// Whether all before a position at or below the head has completed.
+    #[inline]
     pub(super) fn has_completed(&self, position: u32) -> bool {
         self.retired.tail.load(Ordering::Acquire).wrapping_sub(position) as i32 >= 0
     }

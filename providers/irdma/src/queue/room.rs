@@ -68,7 +68,7 @@ impl SendQueue {
     /// Looks for that many quanta from `head` on, and makes a run of what can be had of their
     /// block.
     #[cold]
-    #[inline(never)]
+    #[inline]
     fn extend_run(&self, head: u32, quanta: u32) -> Result<(), Refusal> {
         // Acquire: the poller has read what it needs of the cells below the tail
         // (`SendQueue::retire`) before they are written anew.
@@ -86,6 +86,7 @@ impl SendQueue {
     }
 
     /// Makes a block of quanta read as not valid on the lap of `position`, its first.
+    #[inline]
     fn clear(&self, position: u32) {
         let byte = if self.ring.valid(position) != 0 { 0x00 } else { 0xFF };
         self.ring.fill(position, CLEAR_AHEAD, byte);
@@ -172,6 +173,7 @@ impl SendQueue {
 
     /// Takes out of the ring what was written above the head and is no WQE yet.
     #[cold]
+    #[inline]
     pub fn unwrite_started(&self) {
         let head = self.head.load(Ordering::Relaxed);
         // Nothing is written outside of the run.
@@ -182,7 +184,7 @@ impl SendQueue {
     /// comes next need not have the same boundaries: no word that the device may take for a
     /// header is left valid.
     #[cold]
-    #[inline(never)]
+    #[inline]
     pub(super) fn unwrite(&self, position: u32, quanta: u32) {
         for position in (0..quanta).map(|quantum| position.wrapping_add(quantum)) {
             let invalid = if self.ring.valid(position) != 0 { 0x00 } else { 0xFF };

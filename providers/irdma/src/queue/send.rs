@@ -158,16 +158,19 @@ impl SendQueue {
     }
 
     /// Whether all that was posted has completed.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.has_completed(self.head())
     }
 
     /// Position after the last WQE.
+    #[inline]
     pub(super) fn head(&self) -> u32 {
         self.head.load(Ordering::Acquire)
     }
 
     /// Whether all before a position at or below the head has completed.
+    #[inline]
     pub(super) fn has_completed(&self, position: u32) -> bool {
         let mut tail = self.retired.tail.load(Ordering::Acquire);
         // Padding does not complete before what follows it.
@@ -203,17 +206,20 @@ impl SendQueue {
         (head.wrapping_sub(end) < outstanding).then_some((cell, end))
     }
 
+    #[inline]
     fn kind(&self, position: u32) -> Kind {
         Kind(SendHeader::from_bits(self.ring.at(position)[VALID_WORD].load()))
     }
 
     /// The same with the kind of the WQE.
+    #[inline]
     pub(super) fn outstanding_kind(&self, index: usize) -> Option<(&Tracking, Kind)> {
         let (cell, _) = self.outstanding(index)?;
         Some((cell, self.kind(index as u32)))
     }
 
     /// The oldest outstanding WQE that is not padding; `None` if there is none.
+    #[inline]
     pub(super) fn oldest(&self) -> Option<(&Tracking, Kind)> {
         let mut position = self.retired.tail.load(Ordering::Relaxed);
         // Acquire: as in `outstanding`.

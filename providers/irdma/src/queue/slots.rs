@@ -164,6 +164,7 @@ impl Tracking {
     }
 
     /// Quanta of the WQE that was placed last at `position`, that of the cell; `None` for padding.
+    #[inline]
     pub(super) fn quanta(&self, position: u32) -> Option<u32> {
         let quanta = self.end().wrapping_sub(position);
         (quanta < FAR).then_some(quanta)

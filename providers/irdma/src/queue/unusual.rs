@@ -22,6 +22,16 @@ pub(super) enum Step {
     Completed,
 }
 
+/// What a rare CQE is.
+enum Rare {
+    /// A completion of a work request. The CQE was handed back to the device, or is kept for more.
+    Completion(Outcome, Origin),
+    /// None that anybody waits for.
+    Nothing,
+    /// A flush of a queue that seems empty.
+    Flush,
+}
+
 /// Reads one ring of a completion queue and puts a completion into a sink.
 pub(super) struct Reader<'queue, G, D, S> {
     ring: &'queue mut CompletionRing,
@@ -80,18 +90,19 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
     #[inline(never)]
     fn step_rare(&mut self) -> Step {
         let Some(cqe) = Cqe::read(self.ring) else { return Step::Empty };
-        if cqe.status.send() {
-            match self.directory.find(cqe.context, Side::Send) {
-                Some(member) => self.step_send(&cqe, member),
-                None => self.pass(&cqe),
-            }
-        } else if cqe.status.shared() {
-            self.step_shared(&cqe)
-        } else {
-            match self.directory.find(cqe.context, Side::Receive) {
-                Some(member) => self.step_failed_receive(&cqe, member),
-                None => self.pass(&cqe),
-            }
+        let side = if cqe.status.send() { Side::Send } else { Side::Receive };
+        if side == Side::Receive && cqe.status.shared() {
+            return self.step_shared(&cqe);
+        }
+        let Some(member) = self.directory.find(cqe.context, side) else { return self.pass(&cqe) };
+        let rare = match side {
+            Side::Send => self.rare_send(&cqe, member),
+            Side::Receive => self.failed_receive(&cqe, member),
+        };
+        match rare {
+            Rare::Completion(outcome, origin) => self.put(&cqe, outcome, &origin),
+            Rare::Nothing => self.pass(&cqe),
+            Rare::Flush => self.pass_flush(&cqe, member, side),
         }
     }
 
@@ -102,55 +113,47 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
         Step::Completed
     }
 
-    fn step_send(&mut self, cqe: &Cqe, member: &D::Member) -> Step {
+    fn rare_send(&mut self, cqe: &Cqe, member: &D::Member) -> Rare {
         let queues = member.queues();
         let send = &queues.send;
-        let index = cqe.status.wqe_index().into();
         if cqe.status.push_dropped() {
             send.note_dropped_push();
         }
-        if !cqe.status.error() {
-            let Some((cell, kind)) = send.outstanding_kind(index) else { return self.pass(cqe) };
-            let outcome = cqe.send_outcome(cell, kind);
-            // The slot of the CQE goes back first: see `take_send` in `poll`.
-            self.consume(cqe);
+        let failure = cqe.status.error().then(|| cqe.failure());
+        if let Some((Failure::Flushed(code), vendor_error)) = failure {
+            queues.set_in_error();
+            let Some((cell, kind)) = send.oldest() else { return Rare::Flush };
+            let (mut outcome, own) = (cqe.send_outcome(cell, kind), kind.opcode());
+            outcome.opcode = own;
+            outcome.length = cell.length();
+            outcome.vendor_error = vendor_error;
+            // A bind that the region does not allow is reported as a fault of protection.
+            outcome.status = match (own, code) {
+                (CompletionOpcode::BindWindow, FlushCode::PROTECTION) => Status::WindowBind,
+                _ => code.status(),
+            };
             send.retire(cell.end());
-            return self.put(cqe, outcome, &cqe.origin(send.origin()));
+            self.consume_flush(cqe, member, Side::Send);
+            return Rare::Completion(outcome, cqe.origin(send.origin()));
         }
-        let (failure, vendor_error) = cqe.failure();
-        let Failure::Flushed(code) = failure else {
-            let Some((cell, kind)) = send.outstanding_kind(index) else { return self.pass(cqe) };
-            let note = queues.service() == Service::Datagram && is_datagram_note(cqe.status.major_error());
-            if note && !kind.is_signaled() {
-                return self.pass(cqe);
-            }
-            let mut outcome = cqe.send_outcome(cell, kind);
-            if !note {
+        let index = cqe.status.wqe_index().into();
+        let Some((cell, kind)) = send.outstanding_kind(index) else { return Rare::Nothing };
+        let mut outcome = cqe.send_outcome(cell, kind);
+        if let Some((_, vendor_error)) = failure {
+            if queues.service() == Service::Datagram && is_datagram_note(cqe.status.major_error()) {
+                if !kind.is_signaled() {
+                    return Rare::Nothing;
+                }
+            } else {
                 outcome.status = Status::General;
                 outcome.vendor_error = vendor_error;
                 outcome.length = 0;
             }
-            self.consume(cqe);
-            send.retire(cell.end());
-            return self.put(cqe, outcome, &cqe.origin(send.origin()));
-        };
-
-        queues.set_in_error();
-        let Some((cell, kind)) = send.oldest() else {
-            return self.pass_flush(cqe, member, Side::Send);
-        };
-        let (mut outcome, own) = (cqe.send_outcome(cell, kind), kind.opcode());
-        outcome.opcode = own;
-        outcome.length = cell.length();
-        outcome.vendor_error = vendor_error;
-        // A bind that the region does not allow is reported as a fault of protection.
-        outcome.status = match (own, code) {
-            (CompletionOpcode::BindWindow, FlushCode::PROTECTION) => Status::WindowBind,
-            _ => code.status(),
-        };
+        }
+        // The slot of the CQE goes back first: see `take_send` in `poll`.
+        self.consume(cqe);
         send.retire(cell.end());
-        self.consume_flush(cqe, member, Side::Send);
-        self.put(cqe, outcome, &cqe.origin(send.origin()))
+        Rare::Completion(outcome, cqe.origin(send.origin()))
     }
 
     #[inline(always)]
@@ -160,13 +163,13 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
         let index = cqe.status.wqe_index().into();
         let Some(position) = receive.outstanding(index) else { return self.pass(cqe) };
         let (outcome, origin) = cqe.receive_outcome(receive.wr_id(position), queues);
-        // As in `step_send`.
+        // As in `rare_send`.
         self.consume(cqe);
         receive.retire(position);
         self.put(cqe, outcome, &origin)
     }
 
-    fn step_failed_receive(&mut self, cqe: &Cqe, member: &D::Member) -> Step {
+    fn failed_receive(&mut self, cqe: &Cqe, member: &D::Member) -> Rare {
         let queues = member.queues();
         let receive = &queues.receive;
         let (failure, vendor_error) = cqe.failure();
@@ -174,10 +177,7 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
             queues.set_in_error();
         }
         let Some(position) = receive.oldest() else {
-            return match failure {
-                Failure::Flushed(_) => self.pass_flush(cqe, member, Side::Receive),
-                Failure::Unknown => self.pass(cqe),
-            };
+            return if failure == Failure::Unknown { Rare::Nothing } else { Rare::Flush };
         };
         let (mut outcome, origin) = cqe.receive_outcome(receive.wr_id(position), queues);
         outcome.vendor_error = vendor_error;
@@ -194,7 +194,7 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
                 self.consume(cqe);
             }
         }
-        self.put(cqe, outcome, &origin)
+        Rare::Completion(outcome, origin)
     }
 
     #[inline(always)]
@@ -218,7 +218,7 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
                 Failure::Unknown => Status::General,
             };
         }
-        // As in `step_send`.
+        // As in `rare_send`.
         self.consume(cqe);
         if shared.retire_one() { self.put(cqe, outcome, &origin) } else { Step::Passed }
     }
@@ -302,6 +302,7 @@ pub(super) fn shared_receives(ring: &CompletionRing, context: u64) -> u32 {
 }
 
 /// Whether a CQE has come in a ring.
+#[inline]
 pub(super) fn is_ready(ring: &CompletionRing) -> bool {
     Cqe::read(ring).is_some()
 }
