@@ -1,7 +1,7 @@
 //! The libibverbs provider of Intel's irdma RDMA NICs.
 //!
 //! Libibverbs loads this library, a constructor registers it, and libibverbs then
-//! opens the devices that [`matching`] names. Each file is one kind of verbs
+//! opens the devices that `matching` names. Each file is one kind of verbs
 //! object; the hardware's formats and queues are in the crate `irdma-hw`.
 
 mod ah;

@@ -1,6 +1,6 @@
 //! Memory regions: ordinary ones, and those of dma-buf.
 //!
-//! From layout 59 on there is `ibv_reg_mr_ex`, a name for both: see [`extended`].
+//! From layout 59 on there is `ibv_reg_mr_ex`, a name for both: see mr/extended.rs.
 //!
 //! What a region allows is kept in `verbs_mr.access` and nowhere else; libibverbs'
 //! fork accounting looks there too.

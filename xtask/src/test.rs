@@ -6,6 +6,7 @@ mod connections;
 mod differential;
 mod instructions;
 mod lanes;
+mod licences;
 mod matrix;
 mod misuse;
 mod object;

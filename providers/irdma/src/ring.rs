@@ -325,7 +325,7 @@ impl Doorbell {
     }
 
     /// Stores `value`, after what must come before it
-    /// ([`barrier::before_doorbell`](crate::barrier::before_doorbell)).
+    /// ([`barrier::before_doorbell`]).
     #[inline(always)]
     pub fn ring(self, value: u32) {
         // SAFETY: `Doorbell::new`.

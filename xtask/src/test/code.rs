@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use super::licences;
 use super::session::{Counts, Session, Verdict};
 use crate::process::run;
 use crate::suites::{self, SUITES};
@@ -22,6 +23,12 @@ pub fn check(session: &mut Session) {
         clippy.args(["--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
         pass(&mut clippy, folder)
     });
+    session.check("code", "documentation", |folder| {
+        let mut document = cargo("doc");
+        document.args(["--quiet", "--workspace", "--no-deps"]);
+        pass(document.env("RUSTDOCFLAGS", "--deny warnings"), folder)
+    });
+    session.check("code", "licences", |_| licences::check().map(|()| Verdict::Passed));
     session.check("code", "unit tests", |folder| {
         // The bindings' test of the headers and the verbs programs have groups of their own.
         let mut tests = cargo("test");
