@@ -4,7 +4,7 @@
 //! are plain memory, and the device works only when told to, between what is
 //! measured. `irdma-benches count SET [FILTER]` runs under `valgrind --tool=callgrind
 //! --collect-atstart=no`; without it `time SET [FILTER]` measures the same rows, `threads
-//! [FILTER]` those of two threads, and `memory` what objects take. The filter is part of
+//! [FILTER]` those of two threads, `memory` what objects take, and `open PLUGIN` what loading and opening do. The filter is part of
 //! the names of the rows to be measured.
 //!
 //! Every row of the first two is run twice, on the provider and on a [hollow] one whose functions
@@ -15,6 +15,7 @@ mod callgrind;
 mod contention;
 mod hollow;
 mod memory;
+mod open;
 mod requests;
 mod row;
 mod rows;
@@ -33,10 +34,11 @@ fn main() -> ExitCode {
         ["time", set, ref filter @ ..] if let Some(set) = Set::named(set) => each_row(set, filter, time),
         ["threads", ref filter @ ..] => contention::measure(filter.first().unwrap_or(&"")),
         ["memory"] => memory::measure(),
+        ["open", plugin] => open::measure(plugin),
         _ => {
             eprintln!(
-                "usage: irdma-benches count|time usual|pushing|large [FILTER], irdma-benches threads [FILTER] or \
-                 irdma-benches memory, on the software device in step mode"
+                "usage: irdma-benches count|time usual|pushing|large [FILTER], irdma-benches threads [FILTER], \
+                 irdma-benches memory or irdma-benches open PLUGIN, on the software device in step mode"
             );
             return ExitCode::from(2);
         }

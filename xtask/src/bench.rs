@@ -4,6 +4,7 @@ mod accepted;
 mod callgrind;
 mod document;
 mod measure;
+mod opening;
 mod table;
 
 use std::fs;
@@ -43,6 +44,9 @@ pub struct Options {
     /// Measure everything, beside this machine's C provider and that of rdma-core 65, for docs/performance.md
     #[arg(long, conflicts_with_all = ["json", "gen", "instructions", "with_65", "accept", "filter"])]
     document: bool,
+    /// Measure loading the provider and opening a device instead, on GEN2
+    #[arg(long, conflicts_with_all = ["json", "gen", "instructions", "with_65", "accept", "document", "filter"])]
+    opening: bool,
     /// Measure only rows whose name contains this
     filter: Option<String>,
 }
@@ -55,6 +59,10 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let filter = options.filter.as_deref().unwrap_or_default();
     if options.accept {
         Accepted::load()?.replace(Accepted::measure(&program, filter)?).save()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.opening {
+        opening::print(&program, &simulator.plugin().library)?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.document {

@@ -177,6 +177,12 @@ impl Program<'_> {
         figures(&self.output(self.command(provider, generation, Set::Usual, &[]).arg("memory"))?)
     }
 
+    /// What it takes to load a plugin and to open a device with it.
+    pub fn opening(&self, plugin: &Path, generation: u8) -> Result<Figures> {
+        let mut command = self.command(Provider::C, generation, Set::Usual, &[]);
+        figures(&self.output(command.arg("open").arg(plugin))?)
+    }
+
     /// The program on a device of its own, up to its arguments.
     fn command(&self, provider: Provider, generation: u8, set: Set, before: &[&str]) -> Command {
         let mut command = self.simulator.run_with(provider, &self.plugin);
