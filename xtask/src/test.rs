@@ -3,6 +3,7 @@
 mod check;
 mod code;
 mod connections;
+mod dependencies;
 mod differential;
 mod instructions;
 mod lanes;
@@ -63,6 +64,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let arguments = options.arguments();
     let mut session = Session::new(options.full, options.filter)?;
     code::check(&mut session);
+    dependencies::check(&mut session);
     object::check(&mut session);
     if session.count(check_side_by_side) > 0 {
         // What both lanes need is built before.
