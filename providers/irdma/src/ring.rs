@@ -131,11 +131,17 @@ pub(crate) struct Quanta<'ring> {
 }
 
 impl<'ring> Quanta<'ring> {
-    /// The first one.
+    /// The first one, which there is.
     #[inline(always)]
     pub(crate) fn first(self) -> &'ring Quantum {
-        // SAFETY: of the ring (`QuantumRing::quanta_from`).
+        // SAFETY: of the ring (`QuantumRing::quanta_from`); whoever may be at its end asks for the place.
         unsafe { self.first.as_ref() }
+    }
+
+    /// Where they begin, which may be the end of the ring.
+    #[inline(always)]
+    pub(crate) fn place(self) -> *const Quantum {
+        self.first.as_ptr()
     }
 
     /// The same in one register from here on.

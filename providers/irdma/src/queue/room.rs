@@ -125,7 +125,7 @@ impl SendQueue {
                 (cell, quanta) = (settled_pointer(cell.add(1)), quanta.after(1).settled());
             }
             position = position.wrapping_add(1);
-            if ptr::eq(quanta.first(), until) {
+            if ptr::eq(quanta.place(), until) {
                 break;
             }
         }
@@ -152,7 +152,7 @@ impl SendQueue {
         let position = head.wrapping_add(padding);
         // SAFETY: the run goes so far.
         let until = unsafe { self.ring.quanta_from(head).after(padding as usize) };
-        self.pad::<HELD>(head, position, until.first(), keep_first);
+        self.pad::<HELD>(head, position, until.place(), keep_first);
         // Blocks are made of chunks, so the run may have ended here.
         self.extend_run(position, quanta)?;
         Ok(position)

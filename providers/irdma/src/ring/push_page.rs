@@ -58,7 +58,7 @@ impl PushPage {
                 copy(from.first(), to);
                 // Settled, lest a loop that is short becomes a long one for four at a time.
                 (from, to) = (from.after(1).settled(), to.add(1));
-                if ptr::eq(from.first(), end.first()) {
+                if ptr::eq(from.place(), end.place()) {
                     break;
                 }
             }
