@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::programs::rows;
 use super::session::{Session, Verdict};
-use crate::process::{Finished, Running, descendants, wait_until};
+use crate::process::{self, Finished, Running, descendants, wait_until};
 use crate::sim::{Device, Provider, Simulator};
 
 /// Longest time one program may take.
@@ -150,8 +150,14 @@ fn serve(device: &Device, provider: Provider, command: &str, ready: &str, log: &
 fn run(pair: &Pair, simulator: &Simulator, provider: Provider, folder: &Path) -> Result<()> {
     let name = format!("test-{}", std::process::id());
     let device = simulator.start(&name, pair.device, &folder.join("device"))?;
-    let server = serve(&device, provider, pair.server, pair.ready, &folder.join("server"))?;
-    let client = start(&device, provider, pair.client, &folder.join("client"))?;
+    // perftest meets over TCP as well, where another pair may be at its usual port.
+    let port = process::free_port()?;
+    let command = |command: &str| match command.strip_prefix("ib_") {
+        Some(_) => format!("{command} -p {port}"),
+        None => command.to_owned(),
+    };
+    let server = serve(&device, provider, &command(pair.server), pair.ready, &folder.join("server"))?;
+    let client = start(&device, provider, &command(pair.client), &folder.join("client"))?;
     let client = client.wait(LIMIT)?;
     for finished in [&client, &server.wait(LIMIT)?] {
         ensure!(says(finished, pair.says), "{}", finished.explain());
