@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::execute::LEFT_OPEN;
 use crate::faults::{self, Effect, History};
 use crate::program::{Program, Step};
 
@@ -140,7 +141,7 @@ pub fn compare(
     [ours, c]: [&str; 2],
     met: &mut BTreeMap<&'static str, u64>,
 ) -> Outcome {
-    if ours == c && !ours.contains("died") {
+    if ours == c && !ours.contains("died") && !ours.contains(LEFT_OPEN) {
         return Outcome::Equal;
     }
     let split = |text| str::lines(text).collect::<Vec<_>>();
@@ -163,7 +164,7 @@ pub fn compare(
                     lines[0][step_began..].iter().any(|line| line.starts_with("destroy_cq result=16"));
                 return if in_use || history.is_settled() { Outcome::Equal } else { unsettled(&history) };
             }
-            if ours.kind != "died" && ours.kind != "hung" {
+            if !["died", "hung", LEFT_OPEN].contains(&ours.kind) {
                 at = [at[0] + 1, at[1] + 1];
                 continue;
             }
@@ -247,6 +248,18 @@ mod tests {
     fn a_crash_is_a_difference_even_if_both_crash() {
         let trace = "step 0\ndied code=139\n";
         assert!(is_different(&outcome(&vec![Step::Run { times: 1 }], trace, trace)));
+    }
+
+    #[test]
+    fn only_the_c_provider_may_leave_the_device_open() {
+        let closed = "step 0\nclose_device result=0\n";
+        let left_open = &format!("{closed}{LEFT_OPEN}\n");
+        let program = vec![Step::Run { times: 1 }];
+        assert!(matches!(outcome(&program, closed, left_open), Outcome::Equal));
+        assert!(is_different(&outcome(&program, left_open, closed)));
+        // Whatever the C provider does.
+        let both = outcome(&program, left_open, left_open);
+        assert!(is_different(&both), "{both:?}");
     }
 
     #[test]

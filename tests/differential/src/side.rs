@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::Options;
-use crate::execute::END;
+use crate::execute::{END, LEFT_OPEN};
 
 /// How long a program may take: far more than any does, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,7 +72,12 @@ impl Side {
                 let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
                 Ok(format!("{}died code={code}\n", &trace[..trace.len() - ENDED.len()]))
             }
-            Ok(trace) => Ok(trace),
+            Ok(trace) => {
+                if trace.ends_with(&format!("{LEFT_OPEN}\n")) {
+                    self.stop();
+                }
+                Ok(trace)
+            }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 self.stop();
                 Ok("hung\n".to_owned())

@@ -9,8 +9,9 @@ use crate::differential;
 use crate::process;
 
 /// What is compared: name, options of the device, programs. With `--full`, ten times as many.
-const RUNS: [(&str, &[&str], u64); 3] = [
+const RUNS: [(&str, &[&str], u64); 4] = [
     ("GEN2 over RoCE", &[], 1500),
+    ("GEN2 with push pages", &["--push", "8"], 150),
     ("GEN2 over iWARP", &["--transport", "iwarp"], 500),
     ("GEN1", &["--gen", "1", "--transport", "iwarp"], 500),
 ];

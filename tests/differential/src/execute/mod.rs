@@ -29,6 +29,9 @@ use objects::Objects;
 use observe::Observer;
 use trace::Line;
 
+/// The last line of a trace if the provider has the device open after all is closed: the process ends then.
+pub const LEFT_OPEN: &str = "left_open";
+
 /// Ends a trace.
 pub const END: &str = ".";
 
@@ -40,13 +43,21 @@ pub fn run() -> Result<()> {
     // SAFETY: of the list, which is never freed.
     let gids = unsafe { control::port_gids(device) };
     let mut output = std::io::stdout().lock();
+    irdma_tests::control::control("restart");
     for line in std::io::stdin().lock().lines() {
         let program: Program = serde_json::from_str(&line?)?;
-        irdma_tests::control::control("restart");
         let trace = execute(device, &gids, &program)?;
         output.write_all(trace.as_bytes())?;
+        // For the next one; the device does so only when nobody has it open.
+        let is_closed = irdma_tests::control::try_control("restart").is_ok();
+        if !is_closed {
+            writeln!(output, "{LEFT_OPEN}")?;
+        }
         writeln!(output, "{END}")?;
         output.flush()?;
+        if !is_closed {
+            break;
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use rdma_core_sys::bindings::IBV_QPS_RESET;
 
 use super::{Effect, Fault, INVALID, NOT_SUPPORTED, is_of_cq, only};
 use crate::compare::Difference;
+use crate::execute::LEFT_OPEN;
 use crate::program::Step;
 
 /// `wc_flags` of time stamps.
@@ -50,6 +51,12 @@ pub const FAULTS: &[Fault] = &[
             // Of all objects of the context the first.
             let extra = c.is_ioctl("dealloc_pd") && c.number("0") == Some(1);
             (extra && difference.ours.kind == "close_device").then_some(Effect::Extra)
+        },
+    },
+    Fault {
+        name: "the push page of a queue pair that cannot be destroyed stays mapped, and keeps the device open",
+        matches: |difference, _| {
+            (difference.c.kind == LEFT_OPEN && difference.ours.kind != LEFT_OPEN).then_some(Effect::Extra)
         },
     },
     Fault {
