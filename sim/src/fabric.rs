@@ -67,27 +67,10 @@ fn prepare(name: &Name, options: &DeviceOptions) -> Result<(Folder, Lock)> {
     let Some(lock) = Lock::take(&folder)? else {
         bail!("a device called '{name}' is running already: stop it with `irdma-sim stop {name}`");
     };
-    clear(&folder)?;
+    folder.clear()?;
     fs::write(folder.description(), describe(options))?;
     discovery::write_tree(&folder.tree(), &options.profile())?;
     Ok((folder, lock))
-}
-
-/// Removes what a device process that was killed has left, all but the lock.
-fn clear(folder: &Folder) -> Result<()> {
-    for entry in fs::read_dir(folder.path())? {
-        let path = entry?.path();
-        if path == folder.lock_file() {
-            continue;
-        }
-        let removed = if path.symlink_metadata()?.is_dir() {
-            fs::remove_dir_all(&path)
-        } else {
-            fs::remove_file(&path)
-        };
-        removed.with_context(|| format!("cannot remove {}", path.display()))?;
-    }
-    Ok(())
 }
 
 /// One line for `list`.

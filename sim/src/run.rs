@@ -65,6 +65,8 @@ pub fn on_fabric(name: &Name, program: &Program) -> Result<ExitCode> {
     let own = Name::of_own_device(std::process::id());
     let folder = Folder::of(&own)?;
     let lock = Lock::take(&folder)?.context("another launcher with this process number is running")?;
+    // A launcher that was killed may have had this process number.
+    folder.clear()?;
     let code = run(&checked, name, &device, &folder);
     folder.remove();
     drop(lock);
@@ -100,7 +102,7 @@ fn report_failure(device: libc::pid_t, folder: &Folder) {
 /// Runs the program on the device of `device`; its own files go to `own`.
 fn run(checked: &Checked<'_>, name: &Name, device: &Folder, own: &Folder) -> Result<ExitCode> {
     let drivers = own.path().join("drivers");
-    fs::create_dir(&drivers)?;
+    fs::create_dir(&drivers).with_context(|| format!("cannot make {}", drivers.display()))?;
     let line = [b"driver ", checked.driver.name.as_os_str().as_bytes(), b"\n"].concat();
     fs::write(drivers.join("irdma.driver"), line)?;
     let client = Client::connect(name)?;
@@ -194,7 +196,7 @@ fn show_files(
 ) -> Result<Option<PathBuf>> {
     if isolation != Isolation::Rewrite {
         let stage = own.path().join("stage");
-        fs::create_dir(&stage)?;
+        fs::create_dir(&stage).with_context(|| format!("cannot make {}", stage.display()))?;
         isolation::enter(&device.tree(), drivers, &stage).context(NotIsolated)?;
         return Ok(None);
     }

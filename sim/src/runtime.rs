@@ -107,6 +107,23 @@ impl Folder {
         private_folder(&self.0)
     }
 
+    /// Removes what a killed process of that name has left, all but the lock, which the caller holds.
+    pub fn clear(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.0)? {
+            let path = entry?.path();
+            if path == self.lock_file() {
+                continue;
+            }
+            let removed = if path.symlink_metadata()?.is_dir() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// Removes all of it.
     pub fn remove(&self) {
         // What cannot be removed is in nobody's way: the lock is free.

@@ -230,6 +230,31 @@ fn a_programs_own_device_ends_with_its_last_child() {
 }
 
 #[test]
+fn what_a_killed_launcher_left_is_in_no_ones_way() {
+    let launcher = Launcher::new("leftover");
+    launcher.succeed(&["start", "lab"]);
+    // Process numbers come round: the launcher finds what an earlier one of its number has left.
+    let script = "left=$XDG_RUNTIME_DIR/irdma-sim/run-$$; mkdir -m 700 $left; \
+                  for part in drivers stage root root/etc; do mkdir $left/$part; ln -s nowhere $left/$part/infiniband; done; \
+                  exec irdma-sim run --provider c $DEVICE --isolation $ISOLATION -- cat /etc/libibverbs.d/irdma.driver";
+    let script = script.replace("irdma-sim run", &format!("{} run", env!("CARGO_BIN_EXE_irdma-sim")));
+    for device in ["--fabric lab", ""] {
+        for isolation in ["auto", "rewrite"] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).stdin(Stdio::null());
+            command
+                .env("XDG_RUNTIME_DIR", &launcher.folder)
+                .env("DEVICE", device)
+                .env("ISOLATION", isolation);
+            let output = command.output().unwrap();
+            assert_eq!(text(&output.stdout), "driver irdma\n", "{device} {isolation}: {output:?}");
+        }
+    }
+    launcher.succeed(&["stop", "lab"]);
+    assert_eq!(fs::read_dir(launcher.folder.join("irdma-sim")).unwrap().count(), 0);
+}
+
+#[test]
 fn signals_are_passed_on() {
     let launcher = Launcher::new("signals");
     for (name, signal) in [("TERM", libc::SIGTERM), ("INT", libc::SIGINT), ("QUIT", libc::SIGQUIT)] {
