@@ -1,7 +1,7 @@
 //! The library inside a real program, against a server that only writes down.
 //!
-//! Each test runs this test binary again, under the library, for the function of
-//! the same name in `inside`; what that does wrong makes its exit code non-zero.
+//! Each test runs this test binary again, under the library, for a function
+//! of `inside`; what that does wrong makes its exit code non-zero.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -57,7 +57,7 @@ fn succeed(server: &Server, name: &str) -> String {
 #[test]
 fn a_node_becomes_a_bar_at_the_first_ioctl() {
     let server = Server::start("node");
-    succeed(&server, "node");
+    succeed(&server, "files::node");
     let requests = server.state.requests.lock().unwrap();
     let opened = requests.iter().filter(|request| request.operation == Operation::Open as u32).count();
     assert_eq!(opened, 1);
@@ -66,7 +66,7 @@ fn a_node_becomes_a_bar_at_the_first_ioctl() {
 #[test]
 fn the_connection_manager_is_written_to_and_waited_for() {
     let server = Server::start("manager");
-    succeed(&server, "manager");
+    succeed(&server, "manager::manager");
     let requests = server.state.requests.lock().unwrap();
     let opened = requests.iter().filter(|request| request.operation == Operation::OpenManager as u32);
     assert_eq!(opened.count(), 2);
@@ -78,13 +78,13 @@ fn the_connection_manager_is_written_to_and_waited_for() {
 #[test]
 fn a_thread_that_waits_for_an_event_can_be_cancelled() {
     let server = Server::start("cancelled");
-    succeed(&server, "cancelled");
+    succeed(&server, "manager::cancelled");
 }
 
 #[test]
 fn every_kind_of_store_arrives() {
     let server = Server::start("stores");
-    succeed(&server, "stores");
+    succeed(&server, "doorbells::stores");
     let expected = vec![
         (0, 0x1122_3344, 4),
         (64, 7, 4),
@@ -101,7 +101,7 @@ fn every_kind_of_store_arrives() {
 #[test]
 fn doorbells_of_many_threads_all_arrive() {
     let server = Server::start("threads");
-    succeed(&server, "threads");
+    succeed(&server, "doorbells::threads");
     let mut values: Vec<u64> = server.state.doorbells().iter().map(|doorbell| doorbell.1).collect();
     values.sort();
     assert_eq!(values, (0..8 * 200).collect::<Vec<u64>>());
@@ -110,7 +110,7 @@ fn doorbells_of_many_threads_all_arrive() {
 #[test]
 fn a_forked_child_makes_its_own_connection() {
     let server = Server::start("fork");
-    succeed(&server, "fork");
+    succeed(&server, "doorbells::fork");
     assert_eq!(server.state.doorbells(), [(0, 1, 4), (0, 2, 4), (0, 3, 4)]);
     assert_eq!(server.state.connections.load(Ordering::Relaxed), 2);
 }
@@ -118,45 +118,51 @@ fn a_forked_child_makes_its_own_connection() {
 #[test]
 fn foreign_faults_reach_the_programs_handler() {
     let server = Server::start("foreign");
-    succeed(&server, "foreign");
+    succeed(&server, "signals::foreign");
 }
 
 #[test]
 fn a_foreign_fault_without_handler_kills() {
     use std::os::unix::process::ExitStatusExt;
     let server = Server::start("kill");
-    for name in ["fault_without_handler", "sent_without_handler", "unknown_instruction"] {
+    for name in
+        ["signals::fault_without_handler", "signals::sent_without_handler", "signals::unknown_instruction"]
+    {
         let output = run(&server, name);
         assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{name}");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(errors.contains("not supported in trap mode"), name == "unknown_instruction", "{errors}");
+        assert_eq!(
+            errors.contains("not supported in trap mode"),
+            name == "signals::unknown_instruction",
+            "{errors}"
+        );
     }
 }
 
 #[test]
 fn bus_errors_are_never_blocked() {
     let server = Server::start("masks");
-    succeed(&server, "masks");
+    succeed(&server, "signals::masks");
     assert_eq!(server.state.doorbells().len(), 4);
 }
 
 #[test]
 fn a_program_that_closes_all_descriptors_is_served_on() {
     let server = Server::start("closes");
-    succeed(&server, "closes_all");
+    succeed(&server, "doorbells::closes_all");
     assert_eq!(server.state.doorbells(), [(0, 1, 4), (0, 2, 4)]);
 }
 
 #[test]
 fn errors_and_refusals_come_back() {
     let server = Server::start("errors");
-    succeed(&server, "errors");
+    succeed(&server, "files::errors");
 }
 
 #[test]
 fn the_harness_steps_and_commands() {
     let server = Server::start("harness");
-    succeed(&server, "harness");
+    succeed(&server, "files::harness");
 }
 
 #[test]
@@ -164,7 +170,7 @@ fn a_silent_device_counts_as_removed_after_the_time_out() {
     let server = Server::start("silent");
     server.state.silent.store(true, Ordering::Relaxed);
     let start = Instant::now();
-    let errors = succeed(&server, "removed");
+    let errors = succeed(&server, "doorbells::removed");
     assert!(errors.contains("did not answer within 500 ms"), "{errors}");
     assert!(start.elapsed() >= Duration::from_millis(500) && start.elapsed() < Duration::from_secs(5));
     assert_eq!(server.state.doorbells().len(), 1);
@@ -174,7 +180,7 @@ fn a_silent_device_counts_as_removed_after_the_time_out() {
 fn a_dead_device_counts_as_removed_at_once() {
     let server = Server::start("dead");
     server.state.dies.store(true, Ordering::Relaxed);
-    let errors = succeed(&server, "removed");
+    let errors = succeed(&server, "doorbells::removed");
     assert!(errors.contains("the device process has ended"), "{errors}");
     assert_eq!(errors.matches("irdma-sim:").count(), 1, "{errors}");
 }
@@ -183,7 +189,7 @@ fn a_dead_device_counts_as_removed_at_once() {
 fn a_device_that_may_not_read_us_is_explained() {
     let server = Server::start("blind");
     server.state.blind.store(true, Ordering::Relaxed);
-    let errors = succeed(&server, "refused");
+    let errors = succeed(&server, "files::refused");
     assert!(errors.contains("ptrace_scope"), "{errors}");
 }
 
@@ -193,5 +199,5 @@ fn paths_of_the_device_are_redirected() {
     let class = server.root().join("sys/class/infiniband/irdma0");
     std::fs::create_dir_all(&class).unwrap();
     std::fs::write(class.join("node_type"), "1: CA\n").unwrap();
-    succeed(&server, "paths");
+    succeed(&server, "files::paths");
 }
