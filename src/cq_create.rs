@@ -77,7 +77,7 @@ pub(crate) unsafe fn size_for(
     if entries == 0 {
         // SAFETY: as the caller promises.
         let refused = |why: Arguments<'_>| unsafe { log::refused(context, Errno::INVALID, why) };
-        return Err(refused(format_args!("CQ: cqe 0 is below the least, 1")));
+        return Err(refused(format_args!("CQ: cqe {entries} is below the least, 1")));
     }
     limits.completion_queue(entries).map_err(|exceeded| {
         // SAFETY: as the caller promises.

@@ -85,3 +85,36 @@ fn ended(result: io::Result<()>, code: ExitCode) -> ExitCode {
         _ => code,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::CommandLine;
+
+    const MANUAL: &str = include_str!("../../packaging/irdma-check.1");
+
+    /// The options that begin the paragraphs of a section.
+    fn explained(section: &str) -> BTreeSet<String> {
+        let manual = MANUAL.replace("\\-", "-");
+        let (_, behind) = manual.split_once(&format!(".SH {section}\n")).expect("the section is there");
+        let section = behind.split(".SH").next().unwrap_or_default();
+        let tags = section.split(".TP\n").skip(1).filter_map(|paragraph| paragraph.lines().next());
+        let words = tags.flat_map(str::split_whitespace).filter(|word| word.starts_with('-'));
+        words.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_manual_page_explains_the_options_that_help_shows() {
+        let mut command = CommandLine::command();
+        command.build();
+        let mut shown = BTreeSet::new();
+        for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+            shown.extend(option.get_long().map(|name| format!("--{name}")));
+            shown.extend(option.get_short().map(|name| format!("-{name}")));
+        }
+        assert_eq!(explained("OPTIONS"), shown);
+    }
+}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* The auxiliary device that irdma binds to. */
 #include <linux/slab.h>
 

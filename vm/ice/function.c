@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* The PCI function: its registers, its interrupts, its resets. */
 #include <linux/etherdevice.h>
 #include <linux/module.h>

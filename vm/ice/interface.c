@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* The network interface: it has addresses and a link; frames end here. */
 #include <linux/etherdevice.h>
 #include <linux/unaligned.h>

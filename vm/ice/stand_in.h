@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A stand-in for ice.ko on a PCI function that has only the RDMA half of an E810: what irdma.ko
  * asks of the network driver, and a network interface without a network behind it.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* What irdma.ko links against; the names and their meaning are those of iidc_rdma_ice.h. */
 #include <linux/module.h>
 

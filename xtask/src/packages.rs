@@ -14,7 +14,7 @@ pub const DEMO: &[&str] = &["ibverbs-providers", "ibverbs-utils", "perftest"];
 
 /// What the tests run beside both.
 pub const TEST: &[&str] =
-    &["iproute2", "libucx-dev", "python3-pyverbs", "rdmacm-utils", "ucx-utils", "xz-utils"];
+    &["groff-base", "iproute2", "libucx-dev", "python3-pyverbs", "rdmacm-utils", "ucx-utils", "xz-utils"];
 
 /// What counting instructions takes.
 pub const BENCH: &[&str] = &["valgrind"];

@@ -5,6 +5,7 @@ mod code;
 mod connections;
 mod dependencies;
 mod differential;
+mod documents;
 mod instructions;
 mod lanes;
 mod licences;
@@ -16,6 +17,7 @@ mod pyverbs;
 mod releases;
 mod session;
 mod speed;
+mod tree;
 mod ucx;
 mod verbs;
 mod vm;
@@ -65,6 +67,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let mut session = Session::new(options.full, options.filter)?;
     code::check(&mut session);
     dependencies::check(&mut session);
+    documents::check(&mut session);
     object::check(&mut session);
     if session.count(check_side_by_side) > 0 {
         // What both lanes need is built before.
