@@ -84,7 +84,7 @@ unsafe fn take_usual(cq: &CompletionQueue) -> Usual {
     }
 }
 
-/// Takes the next completion, whatever it is, or says that there is none.
+/// Takes the next completion, which is not usual, or says that there is none.
 ///
 /// # Safety
 /// The caller holds the lock of the queue.
@@ -94,7 +94,7 @@ unsafe extern "C" fn take<G: Generation>(cq: *mut ibv_cq_ex) -> c_int {
     unsafe {
         let cq = CompletionQueue::of(cq.cast());
         let mut sink = Readable { current: &mut *cq.current(), visible: cq.as_extended() };
-        if cq.queue().take::<G, _, _>(cq, &mut sink) { 0 } else { libc::ENOENT }
+        if cq.queue().take_unusual::<G, _, _>(cq, &mut sink) { 0 } else { libc::ENOENT }
     }
 }
 
@@ -133,12 +133,14 @@ unsafe extern "C" fn start_poll<G: Generation>(
 unsafe extern "C" fn start_contended<G: Generation>(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
-        CompletionQueue::of(cq.cast()).lock().lock().keep();
-        start_locked::<G>(cq)
+        let owner = CompletionQueue::of(cq.cast());
+        owner.lock().lock().keep();
+        if take_usual(owner) == Usual::Completed { 0 } else { start_locked::<G>(cq) }
     }
 }
 
-/// Starts to poll a queue that this thread has locked; unlocks it if there is nothing.
+/// Starts to poll a queue that this thread has locked, when what comes next is not usual; unlocks it if
+/// there is nothing.
 ///
 /// # Safety
 /// As of [`start_poll`]; the lock is held.

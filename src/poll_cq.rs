@@ -155,7 +155,7 @@ unsafe extern "C" fn poll_one_locked<G: Generation>(cq: *mut ibv_cq, wc: *mut ib
     // SAFETY: as the caller promises.
     unsafe {
         let cq = CompletionQueue::of(cq);
-        let taken = cq.queue().take_unusual::<G, _>(cq, &mut *wc.cast::<MaybeUninit<Completion>>());
+        let taken = cq.queue().take_unusual::<G, _, _>(cq, &mut *wc.cast::<MaybeUninit<Completion>>());
         cq.lock().unlock();
         taken.into()
     }

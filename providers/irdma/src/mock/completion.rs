@@ -162,7 +162,7 @@ impl CompletionQueue {
             Usual::Completed => assert!(taken.completion.is_some()),
             Usual::Empty | Usual::Unusual => {
                 assert_eq!(taken.completion, None);
-                assert_eq!(self.take::<G, D, _>(directory, &mut taken), taken.completion.is_some());
+                assert_eq!(self.take_unusual::<G, D, _>(directory, &mut taken), taken.completion.is_some());
             }
         }
         taken.completion
@@ -174,7 +174,7 @@ impl CompletionQueue {
         let has_come = match self.take_usual(directory, &mut room) {
             Usual::Completed => true,
             Usual::Empty if !G::FLUSHES_EACH => false,
-            Usual::Empty | Usual::Unusual => self.take_unusual::<G, D>(directory, &mut room),
+            Usual::Empty | Usual::Unusual => self.take_unusual::<G, D, _>(directory, &mut room),
         };
         // SAFETY: it was written.
         has_come.then(|| unsafe { room.assume_init() })

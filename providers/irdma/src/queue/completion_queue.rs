@@ -2,12 +2,13 @@
 
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
+use core::slice;
 
 use super::completion::{Completion, Directory, Sink};
 use super::poll::{Usual, take_extended, take_shared, take_usual};
 use super::shared::SharedReceiveQueue;
 use super::slots::OutOfMemory;
-use super::unusual::{Reader, Step, is_ready, shared_receives};
+use super::unusual::{Made, Reader, Step, is_ready, shared_receives};
 use crate::barrier;
 use crate::format::{ARM_WORD, ArmWord};
 use crate::generation::Generation;
@@ -69,7 +70,7 @@ impl CompletionQueue {
 
     /// Puts the next completion into `sink`, if it is one of those that most are.
     ///
-    /// After anything but [`Usual::Completed`], [`take`](Self::take) knows better; on
+    /// After anything but [`Usual::Completed`], [`take_unusual`](Self::take_unusual) knows better; on
     /// [`Usual::Empty`] only if the generation [flushes each](Generation::FLUSHES_EACH)
     /// work request.
     #[inline(always)]
@@ -123,27 +124,27 @@ impl CompletionQueue {
             cursor.keep();
         }
         // SAFETY: as above.
-        let rest = unsafe { core::slice::from_raw_parts_mut(place, left) };
+        let rest = unsafe { slice::from_raw_parts_mut(place, left) };
         all - left + self.take_more::<G, D>(directory, rest)
     }
 
-    /// Puts the next completion into `place`, if there is one, when it is known that it is not
-    /// usual; returns whether there was.
+    /// Puts the next completion into `sink`, if there is one; returns whether there was. For when
+    /// [`take_usual`](Self::take_usual) did not take it.
     #[inline(always)]
-    pub fn take_unusual<G: Generation, D: Directory>(
+    pub fn take_unusual<G: Generation, D: Directory, S: Sink>(
         &mut self,
         directory: &D,
-        place: &mut MaybeUninit<Completion>,
+        sink: &mut S,
     ) -> bool {
         if !self.has_unfinished {
             let mut next = Direct { ring: &mut self.ring, shadow: &self.shadow };
-            if take_extended(&mut next, directory, place).is_some()
-                || G::SHARES_RECEIVES && take_shared(&mut next, directory, place).is_some()
+            if take_extended(&mut next, directory, sink).is_some()
+                || G::SHARES_RECEIVES && take_shared(&mut next, directory, sink).is_some()
             {
                 return true;
             }
         }
-        self.take_more::<G, D>(directory, core::slice::from_mut(place)) > 0
+        self.put_rare::<G, D, S>(directory, sink)
     }
 
     /// Goes on with [`take_many`](Self::take_many) when something unusual came.
@@ -153,96 +154,77 @@ impl CompletionQueue {
         directory: &D,
         room: &mut [MaybeUninit<Completion>],
     ) -> usize {
-        let mut taken = 0;
-        while taken < room.len() {
-            taken += self.take_simple::<G, D>(directory, room.get_mut(taken..).unwrap_or_default());
-            let Some(place) = room.get_mut(taken) else { break };
-            if !self.take::<G, D, _>(directory, place) {
-                break;
+        let all = room.len();
+        let mut rest = room.iter_mut();
+        while let Some(place) = self.take_simple::<G, D>(directory, &mut rest) {
+            if !self.put_rare::<G, D, _>(directory, place) {
+                return all - rest.len() - 1;
             }
-            taken += 1;
         }
-        taken
+        all
     }
 
-    /// Puts completions into `room` as long as they are usual, [extended](take_extended) or
-    /// [shared](take_shared).
+    /// Puts completions into the places of `rest` as long as they are usual, [extended](take_extended)
+    /// or [shared](take_shared); returns the place for the first that is not.
     #[inline(always)]
-    fn take_simple<G: Generation, D: Directory>(
+    fn take_simple<'room, G: Generation, D: Directory>(
         &mut self,
         directory: &D,
-        room: &mut [MaybeUninit<Completion>],
-    ) -> usize {
+        rest: &mut slice::IterMut<'room, MaybeUninit<Completion>>,
+    ) -> Option<&'room mut MaybeUninit<Completion>> {
         if self.has_unfinished {
-            return 0;
+            return rest.next();
         }
         let mut cursor = self.ring.cursor(&self.shadow);
-        let mut taken = 0;
-        for place in room {
+        let next = loop {
+            let Some(place) = rest.next() else { break None };
             if take_extended(&mut cursor, directory, place).is_none()
                 && (!G::SHARES_RECEIVES || take_shared(&mut cursor, directory, place).is_none())
                 && take_usual(&mut cursor, directory, place) != Usual::Completed
             {
-                break;
+                break Some(place);
             }
-            taken += 1;
-        }
+        };
         cursor.keep();
-        taken
+        next
     }
 
-    /// Puts the next completion into `sink`, if there is one; returns whether there was.
-    #[inline(always)]
-    pub fn take<G: Generation, D: Directory, S: Sink>(&mut self, directory: &D, sink: &mut S) -> bool {
-        if self.has_unfinished {
-            return self.take_of_all_rings::<G, D, S>(directory, sink);
-        }
-        let mut reader = Reader::<G, D, S>::new(&mut self.ring, &self.shadow, directory, sink);
-        loop {
-            match reader.step() {
-                Step::Empty => return take_abandoned::<G, D, S>(directory, sink),
-                Step::Passed => {}
-                Step::Completed => return true,
-            }
-        }
-    }
-
-    /// As [`take`](Self::take), but takes everything for unusual.
-    #[cfg(test)]
-    pub(super) fn take_slowly<G: Generation, D: Directory, S: Sink>(
-        &mut self,
-        directory: &D,
-        sink: &mut S,
-    ) -> bool {
-        let mut reader = Reader::<G, D, S>::new(&mut self.ring, &self.shadow, directory, sink);
-        loop {
-            match reader.step_unusual() {
-                Step::Empty => return take_abandoned::<G, D, S>(directory, sink),
-                Step::Passed => {}
-                Step::Completed => return true,
-            }
-        }
-    }
-
+    /// As [`take_unusual`](Self::take_unusual), but takes everything for rare.
     #[cold]
     #[inline(never)]
-    fn take_of_all_rings<G: Generation, D: Directory, S: Sink>(
+    pub(super) fn put_rare<G: Generation, D: Directory, S: Sink>(
         &mut self,
         directory: &D,
         sink: &mut S,
     ) -> bool {
+        let Some(made) = self.take_rare(directory, G::FLUSHES_EACH) else { return false };
+        sink.put(made.outcome, &made.origin, || made.timestamp);
+        true
+    }
+
+    /// Takes the next completion, whatever it is, from whichever ring.
+    #[cold]
+    #[inline(never)]
+    fn take_rare<D: Directory>(&mut self, directory: &D, flushes_each: bool) -> Option<Made> {
         loop {
-            // The device may have written to an old ring after it was looked at and
-            // before a later one was. Seeing a CQE in the later one orders a second
-            // look behind all that was written before.
-            let Some(ring) = self.first_ready().and_then(|_| self.first_ready()) else {
-                return take_abandoned::<G, D, S>(directory, sink);
+            let ring = if self.has_unfinished {
+                // The device may have written to an old ring after it was looked at and
+                // before a later one was. Seeing a CQE in the later one orders a second
+                // look behind all that was written before.
+                self.first_ready().and_then(|_| self.first_ready())
+            } else {
+                Some(self.old.len())
             };
-            let reading = self.old.get_mut(ring).unwrap_or(&mut self.ring);
-            let step = Reader::<G, D, S>::new(reading, &self.shadow, directory, sink).step();
-            self.finish_old(ring);
-            if step == Step::Completed {
-                return true;
+            let step = ring.map_or(Step::Empty, |ring| {
+                let reading = self.old.get_mut(ring).unwrap_or(&mut self.ring);
+                let step = Reader { ring: reading, shadow: &self.shadow, directory, flushes_each }.step();
+                self.finish_old(ring);
+                step
+            });
+            match step {
+                Step::Empty => return take_abandoned(directory, flushes_each),
+                Step::Passed => {}
+                Step::Completed(made) => return Some(made),
             }
         }
     }
@@ -324,12 +306,7 @@ impl CompletionQueue {
 }
 
 /// No CQE has come: what else there is to complete.
-#[inline(always)]
-fn take_abandoned<G: Generation, D: Directory, S: Sink>(directory: &D, sink: &mut S) -> bool {
-    if !G::FLUSHES_EACH {
-        return false;
-    }
-    let Some((outcome, origin)) = directory.complete_abandoned() else { return false };
-    sink.put(outcome, &origin, || 0);
-    true
+fn take_abandoned<D: Directory>(directory: &D, flushes_each: bool) -> Option<Made> {
+    let (outcome, origin) = flushes_each.then(|| directory.complete_abandoned())??;
+    Some(Made { outcome, origin, timestamp: 0 })
 }

@@ -144,16 +144,8 @@ pub(super) fn take_extended<P: Place, D: Directory, S: Sink>(
     let member = directory.find(entry[1].load(), Side::Receive)?;
     let receive = &member.queues().receive;
     let messages = &receive.retired.messages;
-    let mut origin = messages.origin;
-    if messages.service == Service::Datagram {
-        origin.flags = CompletionFlags::HEADER;
-        origin.source_queue_pair = CqeIdentity::from_bits(entry[2].load()).source_queue_pair();
-    } else if status.key_invalidated() {
+    if messages.service == Service::Connected && status.key_invalidated() {
         return None;
-    }
-    if flags.has_immediate() {
-        origin.flags |= CompletionFlags::IMMEDIATE;
-        origin.data = (extension[EXTENSION_IMMEDIATE].load() as u32).to_be();
     }
     let (wr_id, end) = receive.oldest_at(status.wqe_index().into())?;
     let payload = CqePayload::from_bits(entry[0].load());
@@ -164,6 +156,15 @@ pub(super) fn take_extended<P: Place, D: Directory, S: Sink>(
         vendor_error: 0,
         length: payload.length(),
     };
+    let mut origin = messages.origin;
+    if messages.service == Service::Datagram {
+        origin.flags = CompletionFlags::HEADER;
+        origin.source_queue_pair = CqeIdentity::from_bits(entry[2].load()).source_queue_pair();
+    }
+    if flags.has_immediate() {
+        origin.flags |= CompletionFlags::IMMEDIATE;
+        origin.data = (extension[EXTENSION_IMMEDIATE].load() as u32).to_be();
+    }
     sink.put(outcome, &origin, || payload.timestamp());
     // As in `take_send`.
     place.pass_extended();

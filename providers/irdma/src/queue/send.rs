@@ -85,7 +85,7 @@ impl Retired {
     #[inline(always)]
     fn own_tail(&self) -> u32 {
         // SAFETY: the poller alone writes it, and there is one at a time: it has the completion queue
-        // (`CompletionQueue::take`) to which a queue pair's sends report.
+        // (`CompletionQueue::take_usual`) to which a queue pair's sends report.
         unsafe { self.tail.as_ptr().read() }
     }
 }

@@ -1,25 +1,29 @@
 //! CQEs that take more than a look: with an immediate or another extension, of shared
 //! receives, errors, flushes, and those that nobody waits for.
 
-use core::marker::PhantomData;
-
-use super::completion::{Directory, Member, Origin, Outcome, Side, Sink};
+use super::completion::{Directory, Member, Origin, Outcome, Side};
 use super::cqe::{Cqe, Failure};
-use super::poll::{Usual, take_extended, take_shared, take_usual};
 use super::queue_pair::Service;
 use crate::format::{CompletionOpcode, FlushCode, Status, VALID_WORD, is_datagram_note};
-use crate::generation::Generation;
-use crate::ring::{CompletionRing, Direct, ShadowArea};
+use crate::ring::{CompletionRing, ShadowArea};
+
+/// A completion on its way to wherever the program wants it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    pub(super) outcome: Outcome,
+    pub(super) origin: Origin,
+    pub(super) timestamp: u32,
+}
 
 /// What came of looking at the next CQE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// There is none.
     Empty,
     /// It was consumed and is none of the program's business, or not yet.
     Passed,
     /// It completes a work request.
-    Completed,
+    Completed(Made),
 }
 
 /// What a rare CQE is.
@@ -32,63 +36,22 @@ enum Rare {
     Flush,
 }
 
-/// Reads one ring of a completion queue and puts a completion into a sink.
-pub(super) struct Reader<'queue, G, D, S> {
-    ring: &'queue mut CompletionRing,
-    shadow: &'queue ShadowArea,
-    directory: &'queue D,
-    sink: &'queue mut S,
-    generation: PhantomData<G>,
+/// Reads one ring of a completion queue.
+///
+/// Compiled once, whatever the generation and wherever completions go: what comes here is rare, and
+/// there is much of it.
+pub(super) struct Reader<'queue, D> {
+    pub(super) ring: &'queue mut CompletionRing,
+    pub(super) shadow: &'queue ShadowArea,
+    pub(super) directory: &'queue D,
+    /// As of the [generation](crate::generation::Generation::FLUSHES_EACH).
+    pub(super) flushes_each: bool,
 }
 
-impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
-    #[inline(always)]
-    pub(super) fn new(
-        ring: &'queue mut CompletionRing,
-        shadow: &'queue ShadowArea,
-        directory: &'queue D,
-        sink: &'queue mut S,
-    ) -> Self {
-        Self { ring, shadow, directory, sink, generation: PhantomData }
-    }
-
+impl<D: Directory> Reader<'_, D> {
     /// Looks at the next CQE.
     #[inline(always)]
     pub(super) fn step(&mut self) -> Step {
-        let mut place = Direct { ring: self.ring, shadow: self.shadow };
-        match take_usual(&mut place, self.directory, self.sink) {
-            Usual::Completed => Step::Completed,
-            Usual::Empty => Step::Empty,
-            Usual::Unusual => {
-                let taken = take_extended(&mut place, self.directory, self.sink).or_else(|| {
-                    if G::SHARES_RECEIVES { take_shared(&mut place, self.directory, self.sink) } else { None }
-                });
-                if taken.is_some() { Step::Completed } else { self.step_unusual() }
-            }
-        }
-    }
-
-    /// Looks at a next CQE that is not as usual.
-    #[inline(always)]
-    pub(super) fn step_unusual(&mut self) -> Step {
-        let Some(cqe) = Cqe::read(self.ring) else { return Step::Empty };
-        // What is outside of functions of their own is the rest of what happens without errors.
-        if cqe.status.send() || cqe.status.error() {
-            self.step_rare()
-        } else if cqe.status.shared() {
-            self.step_shared(&cqe)
-        } else {
-            match self.directory.find(cqe.context, Side::Receive) {
-                Some(member) => self.step_receive(&cqe, member),
-                None => self.pass(&cqe),
-            }
-        }
-    }
-
-    /// The same, for errors and whatever is of the send queue.
-    #[cold]
-    #[inline(never)]
-    fn step_rare(&mut self) -> Step {
         let Some(cqe) = Cqe::read(self.ring) else { return Step::Empty };
         let side = if cqe.status.send() { Side::Send } else { Side::Receive };
         if side == Side::Receive && cqe.status.shared() {
@@ -97,20 +60,19 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
         let Some(member) = self.directory.find(cqe.context, side) else { return self.pass(&cqe) };
         let rare = match side {
             Side::Send => self.rare_send(&cqe, member),
-            Side::Receive => self.failed_receive(&cqe, member),
+            Side::Receive if cqe.status.error() => self.failed_receive(&cqe, member),
+            Side::Receive => return self.step_receive(&cqe, member),
         };
         match rare {
-            Rare::Completion(outcome, origin) => self.put(&cqe, outcome, &origin),
+            Rare::Completion(outcome, origin) => Self::completed(&cqe, outcome, origin),
             Rare::Nothing => self.pass(&cqe),
             Rare::Flush => self.pass_flush(&cqe, member, side),
         }
     }
 
-    /// Puts a completion into the sink.
     #[inline(always)]
-    fn put(&mut self, cqe: &Cqe, outcome: Outcome, origin: &Origin) -> Step {
-        self.sink.put(outcome, origin, || cqe.payload.timestamp());
-        Step::Completed
+    fn completed(cqe: &Cqe, outcome: Outcome, origin: Origin) -> Step {
+        Step::Completed(Made { outcome, origin, timestamp: cqe.payload.timestamp() })
     }
 
     fn rare_send(&mut self, cqe: &Cqe, member: &D::Member) -> Rare {
@@ -166,7 +128,7 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
         // As in `rare_send`.
         self.consume(cqe);
         receive.retire(position);
-        self.put(cqe, outcome, &origin)
+        Self::completed(cqe, outcome, origin)
     }
 
     fn failed_receive(&mut self, cqe: &Cqe, member: &D::Member) -> Rare {
@@ -220,7 +182,7 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
         }
         // As in `rare_send`.
         self.consume(cqe);
-        if shared.retire_one() { self.put(cqe, outcome, &origin) } else { Step::Passed }
+        if shared.retire_one() { Self::completed(cqe, outcome, origin) } else { Step::Passed }
     }
 
     /// Hands the slot of the CQE back to the device.
@@ -239,7 +201,7 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
     /// After a completion was made of a flush CQE: hands it back, or keeps it to make
     /// further completions of.
     fn consume_flush(&mut self, cqe: &Cqe, member: &D::Member, side: Side) {
-        if G::FLUSHES_EACH {
+        if self.flushes_each {
             self.abandon(member, side);
             self.consume(cqe);
             return;
@@ -256,7 +218,7 @@ impl<'queue, G: Generation, D: Directory, S: Sink> Reader<'queue, G, D, S> {
     /// A flush CQE of a queue that seems empty: unless something was posted at this
     /// very moment, it is of no more use.
     fn pass_flush(&mut self, cqe: &Cqe, member: &D::Member, side: Side) -> Step {
-        if G::FLUSHES_EACH {
+        if self.flushes_each {
             self.abandon(member, side);
             self.consume(cqe);
         } else if Self::is_drained(member, side) {

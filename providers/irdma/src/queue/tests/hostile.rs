@@ -115,7 +115,7 @@ fn compare<G: Generation>(
     let (pairs, device, mut cq) = scene::<G>(slot_bytes, entries, raw);
     let mut taken = Vec::new();
     let mut sink = Taken::default();
-    while cq.take_slowly::<G, _, _>(&pairs, &mut sink) {
+    while cq.put_rare::<G, _, _>(&pairs, &mut sink) {
         taken.extend(sink.completion.take());
     }
     prop_assert_eq!(&taken, &completions);

@@ -172,7 +172,7 @@ proptest! {
         let service = if datagrams { Service::Datagram } else { Service::Connected };
         let slowly = taken(&cqes, service, |cq, pairs| {
             let mut sink = Taken::default();
-            cq.take_slowly::<Gen3, _, _>(pairs, &mut sink);
+            cq.put_rare::<Gen3, _, _>(pairs, &mut sink);
             sink.completion.take().into_iter().collect()
         });
         for count in [1, 3, 100] {
