@@ -8,7 +8,7 @@ use crate::sys::*;
 use crate::{Errno, clear_errno, last_errno};
 
 /// How long an event or a completion that is due may take: a busy machine is slow to run the device.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long to wait before it is believed that no event comes.
 pub const SILENCE: Duration = Duration::from_millis(50);

@@ -14,9 +14,9 @@ use crate::process::{self, Finished, Running};
 use crate::sim::{Device, Provider, Simulator};
 
 /// Longest time until a wrong call is refused.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(30);
 
-/// Longest time until a program gives up on a peer or a device that is gone.
+/// Longest time until programs exchange data, and until they give up on a peer or a device that is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Both sides post and poll for much longer than any test.
@@ -123,7 +123,7 @@ fn traffic<'simulator>(
     // A device that works has messages to carry.
     let work = || process::processor_time(device.process().pid());
     let before = work();
-    let runs = process::wait_until(LIMIT, || work() >= before + Duration::from_millis(100));
+    let runs = process::wait_until(PATIENCE, || work() >= before + Duration::from_millis(100));
     ensure!(runs && !client.has_ended()?, "no traffic:\n{}", client.output());
     Ok(Traffic { device, server, client })
 }

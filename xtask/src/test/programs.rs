@@ -16,7 +16,7 @@ use crate::workspace::root;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Longest time until a server listens.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// Every case on both providers, the programs in Python, and what must be equal for both.
 pub fn check(session: &mut Session) {

@@ -13,7 +13,7 @@ use crate::sim::Simulator;
 use crate::workspace::target;
 
 /// How long a check's programs may take to go away after it.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(10);
 
 /// How a check that could be carried out ended.
 pub enum Verdict {

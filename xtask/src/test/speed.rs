@@ -120,8 +120,7 @@ fn pair(simulator: &Simulator, command: &str, folder: &Path) -> Result<String> {
 fn idle(simulator: &Simulator, folder: &Path) -> Result<Verdict> {
     let mut command = simulator.run(Provider::Ours);
     let mut program = Running::start(command.args(["--", "ibv_asyncwatch"]), &folder.join("output"))?;
-    let waits =
-        process::wait_until(Duration::from_secs(10), || process::loaded_provider(program.pid()).is_some());
+    let waits = process::wait_until(LIMIT, || process::loaded_provider(program.pid()).is_some());
     ensure!(waits && !program.has_ended()?, "ibv_asyncwatch does not start:\n{}", program.output());
     std::thread::sleep(Duration::from_millis(500));
     let processes = process::descendants(std::process::id());

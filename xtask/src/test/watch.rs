@@ -10,7 +10,7 @@ use crate::process::{self, Running};
 use crate::sim::{Provider, Simulator};
 
 /// Longest time until an event is shown.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// With both providers.
 pub fn check(session: &mut Session) {

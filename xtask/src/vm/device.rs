@@ -10,7 +10,7 @@ use crate::process::{Running, wait_until};
 use crate::workspace::{cargo, run, target};
 
 /// Longest time until it listens.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The device's program, built, unless it is another one.
 pub fn program(other: Option<&Path>) -> Result<PathBuf> {
