@@ -2,7 +2,7 @@
 
 mod accepted;
 mod callgrind;
-mod document;
+pub mod document;
 mod measure;
 mod opening;
 mod table;
@@ -41,7 +41,8 @@ pub struct Options {
     /// Make this provider's instruction counts those that `cargo xtask test` holds it to, and do nothing else
     #[arg(long, conflicts_with_all = ["json", "gen", "with_65"])]
     accept: bool,
-    /// Measure everything, beside this machine's C provider and that of rdma-core 65, for docs/performance.md
+    /// Measure everything, beside this machine's C provider and that of rdma-core 65, for docs/performance.md and
+    /// docs/tuning.md
     #[arg(long, conflicts_with_all = ["json", "gen", "instructions", "with_65", "accept", "filter"])]
     document: bool,
     /// Measure loading the provider and opening a device instead, on GEN2

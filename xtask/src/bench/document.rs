@@ -1,4 +1,5 @@
-//! The figures in docs/performance.md, from one run of everything.
+//! The figures in docs/performance.md, from one run of everything, and in docs/tuning.md, which takes some of
+//! them over.
 
 use std::fs;
 
@@ -7,6 +8,9 @@ use anyhow::{Context, Result};
 use super::table::Table;
 use crate::workspace::{read, root};
 use std::process::Command;
+
+/// What has figures of GEN2 in tables of its own.
+pub const RETELLS: &str = "docs/tuning.md";
 
 /// Around what is written.
 const BEGIN: &str = "<!-- written by `cargo xtask bench --document` -->\n";
@@ -18,16 +22,48 @@ pub fn write(machine: &Table, newest: &Table) -> Result<()> {
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = replaced(&text, &figures(&machine_release()?, &load()?, machine, newest))
         .with_context(|| format!("{} has no place for the figures", path.display()))?;
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    let path = root().join(RETELLS);
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let figure = |name: &str| machine.rows.iter().find(|row| row.generation == 2 && row.name == name)?.ours;
+    let text = retold(&text, |name| figure(name).map(|figure| format!("{figure:.1}")))?;
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// How busy the machine was when the times were taken.
+/// The document with the cells of its columns `instructions` as `figure` has them, by the first cell of their
+/// rows.
+pub fn retold(text: &str, figure: impl Fn(&str) -> Option<String>) -> Result<String> {
+    let mut column = None;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut cells: Vec<String> = line.split('|').map(|cell| cell.trim().to_owned()).collect();
+        let is_row = line.starts_with('|');
+        match column.filter(|_| is_row) {
+            Some(column) if !line.starts_with("|--") => {
+                let name = &cells[1];
+                cells[column] = figure(name).with_context(|| format!("no figure for \"{name}\""))?;
+                lines.push(cells.join(" | ").trim().to_owned());
+            }
+            _ => lines.push(line.to_owned()),
+        }
+        if !is_row {
+            column = None;
+        } else if column.is_none() {
+            column = cells.iter().position(|cell| cell == "instructions");
+        }
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+/// The day, and how busy the machine was, when the times were taken.
 fn load() -> Result<String> {
     let averages = fs::read_to_string("/proc/loadavg")?;
     let average = averages.split(' ').nth(2).context("no average of a quarter of an hour")?;
     let processors = std::thread::available_parallelism()?;
+    let date = read(Command::new("date").arg("+%F"))?;
+    let date = date.trim();
     Ok(format!(
-        "on {processors} processors of average load {average}, of which about 1 is the measurement's own"
+        "on {date}, on {processors} processors of average load {average}, of which about 1 is the measurement's own"
     ))
 }
 
@@ -63,6 +99,14 @@ fn replaced(text: &str, figures: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_are_retold_where_a_table_asks_for_them() {
+        let text = "# t\n\n| row | instructions | why |\n|---|--:|---|\n| a | 1.0 | so |\n\n| row | why |\n|--|--|\n| a | 1.0 |\n";
+        let figure = |name: &str| (name == "a").then(|| "2.5".to_owned());
+        assert_eq!(retold(text, figure).unwrap(), text.replace("| a | 1.0 | so", "| a | 2.5 | so"));
+        assert!(retold(text, |_| None).is_err());
+    }
 
     #[test]
     fn what_is_between_the_marks_is_replaced_and_nothing_else() {

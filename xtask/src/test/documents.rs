@@ -1,6 +1,7 @@
 //! The documents against what they are about: sources, options, files, each other.
 
 mod commands;
+mod figures;
 mod findings;
 mod links;
 mod log_lines;
@@ -23,6 +24,7 @@ pub fn check(session: &mut Session) {
     compare("findings of irdma-check", findings::check);
     compare("variables", variables::check);
     compare("manual pages", manuals::check);
+    compare("figures", figures::check);
     compare("commands", commands::check);
     compare("links", links::check);
     compare("rooms", rooms::check);

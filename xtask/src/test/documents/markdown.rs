@@ -71,10 +71,15 @@ impl Document {
         Ok(Document { path: self.path.clone(), lines: lines.cloned().collect() })
     }
 
+    /// Its headings.
+    pub fn headings(&self) -> Vec<String> {
+        let headings = self.prose().filter(|line| line.starts_with('#'));
+        headings.map(|heading| heading.trim_start_matches('#').trim().to_owned()).collect()
+    }
+
     /// What the headings are called in links.
     pub fn anchors(&self) -> Vec<String> {
-        let headings = self.prose().filter_map(|line| line.strip_prefix('#'));
-        headings.map(|heading| anchor(heading.trim_start_matches('#'))).collect()
+        self.headings().iter().map(|heading| anchor(heading)).collect()
     }
 
     /// Its tables.
@@ -143,7 +148,7 @@ impl Table {
 
 /// A heading as links name it: small letters, hyphens for spaces, no other signs.
 fn anchor(heading: &str) -> String {
-    let letters = heading.trim().chars().filter_map(|letter| match letter {
+    let letters = heading.chars().filter_map(|letter| match letter {
         ' ' => Some('-'),
         '-' | '_' => Some(letter),
         _ if letter.is_alphanumeric() => Some(letter.to_ascii_lowercase()),
