@@ -131,12 +131,47 @@ pub fn build(other: Option<&Path>) -> Result<Plugin> {
     let folder = target().join("provider").join(layout.number.to_string());
     fs::create_dir_all(&folder)?;
     let library = folder.join(format!("libirdma-rdmav{}.so", layout.pabi));
-    // A running program may have the old file mapped: make a new one and move it there.
-    let fresh = folder.join("libirdma.new");
-    let mut strip = Command::new("strip");
-    strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
-    read(strip.arg(&fresh).arg(&unstripped))?;
-    fs::rename(&fresh, &library)?;
-    fs::copy(root().join("irdma.driver"), folder.join("irdma.driver"))?;
+    put(&library, |fresh| {
+        let mut strip = Command::new("strip");
+        strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
+        read(strip.arg(fresh).arg(&unstripped)).map(drop)
+    })?;
+    put(&folder.join("irdma.driver"), |fresh| Ok(fs::copy(root().join("irdma.driver"), fresh).map(drop)?))?;
     Ok(Plugin { layout, library, unstripped })
+}
+
+/// Makes a file aside and moves it to its place: a running program may have the old one mapped, and another build
+/// may put the same file there at this moment.
+fn put(file: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let fresh = file.with_file_name(name);
+    let result = make(&fresh).and_then(|()| Ok(fs::rename(&fresh, file)?));
+    if result.is_err() {
+        // What was begun is of no use.
+        let _ = fs::remove_file(&fresh);
+    }
+    result.with_context(|| format!("cannot make {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_made_leaves_the_old_one_alone() {
+        let folder = std::env::temp_dir().join(format!("irdma-put-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("library");
+        put(&file, |fresh| Ok(fs::write(fresh, "old")?)).unwrap();
+        let fails = |fresh: &Path| {
+            fs::write(fresh, "half")?;
+            bail!("no room")
+        };
+        let error = put(&file, fails).unwrap_err();
+        assert_eq!(format!("{error:#}"), format!("cannot make {}: no room", file.display()));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(folder).unwrap();
+    }
 }
