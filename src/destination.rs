@@ -1,7 +1,7 @@
 //! Where a message of `ibv_post_send` goes, and the end of placing it.
 
 use irdma_hw::format::SendHeader;
-use irdma_hw::generation::Generation;
+use irdma_hw::generation::WqeFormat;
 use irdma_hw::queue::{SendBatch, Service, Started};
 use irdma_hw::registers;
 use rdma_core_sys::bindings::*;
@@ -105,7 +105,7 @@ pub unsafe fn has_receiver(qp: &QueuePair, work: *const ibv_send_wr) -> bool {
 /// # Safety
 /// As for [`addressed`]; destination and header are those of the work request.
 #[inline(always)]
-pub unsafe fn finish_started<'queue, G: Generation>(
+pub unsafe fn finish_started<'queue, G: WqeFormat>(
     batch: &mut SendBatch<'queue, G>,
     work: *const ibv_send_wr,
     started: Started<'queue>,

@@ -6,7 +6,7 @@
 
 use core::ffi::c_int;
 
-use irdma_hw::generation::Generation;
+use irdma_hw::generation::{Generation, WqeFormat};
 use irdma_hw::queue::{Obstacle, Refusal, SendBatch, Sge, Started, Taker};
 use rdma_core_sys::bindings::*;
 
@@ -276,7 +276,7 @@ unsafe fn post_with_room<G: Generation>(
             // It is the run that has ended, of which lists take care.
             return post_list::<G>(qp, request, refused, start);
         }
-        match place_out_of_line::<G>(qp, &*request) {
+        match place_out_of_line::<G::General>(qp, &*request) {
             Err(refusal) => refuse::<G>(qp, request, refused, start, refusal),
             Ok(()) if (*request).next.is_null() => announce(qp, qp.queues.send.batch_from::<G>(start)),
             Ok(()) => post_list::<G>(qp, (*request).next, refused, start),
@@ -289,18 +289,18 @@ unsafe fn post_with_room<G: Generation>(
 /// # Safety
 /// What the request points to is valid for its opcode, and the send lock is held.
 #[inline(never)]
-pub unsafe fn place_out_of_line<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
+pub unsafe fn place_out_of_line<F: WqeFormat>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
     let operation = work.opcode;
     // SAFETY: as the caller promises.
     unsafe {
         if !MESSAGES.can_be_posted(qp, operation) {
-            return place_without_data::<G>(qp, work);
+            return place_without_data::<F>(qp, work);
         }
         let request = request_of(qp, work).ok_or(Refusal::Invalid)?;
         let list = list_of(work.sg_list, work.num_sge)?;
         let immediate = WITH_IMMEDIATE.has(operation).then(|| immediate_of(work));
         // What it places is announced by the caller.
-        let mut batch = qp.queues.send.batch::<G>();
+        let mut batch = qp.queues.send.batch::<F>();
         // What is read cannot be in the work request: there the flag has no meaning.
         if work.send_flags & IBV_SEND_INLINE != 0 && OUTGOING.has(operation) {
             batch.inline(&request, list, immediate)

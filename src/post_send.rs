@@ -99,7 +99,7 @@ pub unsafe fn post_list<G: Generation>(
                     continue;
                 }
             }
-            if let Err(refusal) = place_out_of_line::<G>(qp, work) {
+            if let Err(refusal) = place_out_of_line::<G::General>(qp, work) {
                 return refuse::<G>(qp, request, refused, start, refusal);
             }
             request = work.next;

@@ -10,7 +10,7 @@ use core::ffi::c_int;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-use irdma_hw::generation::Generation;
+use irdma_hw::generation::{Generation, WqeFormat};
 use irdma_hw::queue::{Atomic, Held, HeldBatch, OutOfMemory, Refusal, SendRequest, Side};
 use rdma_core_sys::bindings::{ibv_mw, ibv_qp_ex, ibv_wr_opcode};
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn complete<G: Generation>(qp: *mut ibv_qp_ex) -> c_int {
     unsafe {
         let pair = pair_of(qp);
         if pair.builder.stage.load(Relaxed) != 0 {
-            let failure = take_back::<G>(pair);
+            let failure = take_back::<G::General>(pair);
             return refusal::batch(pair, (*qp).wr_id, failure);
         }
         let batch = pair.builder.batch();
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn complete<G: Generation>(qp: *mut ibv_qp_ex) -> c_int {
 /// The lock is held if there is a batch.
 #[cold]
 #[inline(never)]
-unsafe fn take_back<G: Generation>(pair: &QueuePair) -> BatchFailure {
+unsafe fn take_back<F: WqeFormat>(pair: &QueuePair) -> BatchFailure {
     let stage = pair.builder.stage.load(Relaxed);
     if stage & CLOSED != 0 {
         pair.builder.stage.store(CLOSED, Relaxed);
@@ -211,16 +211,16 @@ unsafe fn take_back<G: Generation>(pair: &QueuePair) -> BatchFailure {
     // SAFETY: there is a batch, as the caller promises under the lock.
     unsafe {
         let batch = pair.builder.batch();
-        pair.queues.send.resume::<G>(&batch.held).abandon();
+        pair.queues.send.resume::<F>(&batch.held).abandon();
         let failure = if stage & FAILED != 0 { batch.failure } else { BatchFailure::Unfinished };
         pair.builder.close(&pair.send_lock);
         failure
     }
 }
 
-pub unsafe extern "C" fn abort<G: Generation>(qp: *mut ibv_qp_ex) {
+pub unsafe extern "C" fn abort<F: WqeFormat>(qp: *mut ibv_qp_ex) {
     // SAFETY: of ours; the lock is held if there is a batch.
-    unsafe { take_back::<G>(pair_of(qp)) };
+    unsafe { take_back::<F>(pair_of(qp)) };
 }
 
 /// Notes a work request, of which `needs` is to come.
@@ -258,14 +258,14 @@ pub unsafe fn add(
 /// # Safety
 /// The caller holds the send lock.
 #[inline(always)]
-pub unsafe fn place<G: Generation>(
+pub unsafe fn place<F: WqeFormat>(
     pair: &QueuePair,
     batch: &mut Batch,
     missing: u8,
-    action: impl FnOnce(&mut HeldBatch<'_, G>, &SendRequest, bool) -> Result<(), Refusal>,
+    action: impl FnOnce(&mut HeldBatch<'_, F>, &SendRequest, bool) -> Result<(), Refusal>,
 ) {
     // SAFETY: as the caller promises.
-    let mut held = unsafe { pair.queues.send.resume::<G>(&batch.held) };
+    let mut held = unsafe { pair.queues.send.resume::<F>(&batch.held) };
     let outcome = action(&mut held, &batch.request, batch.bound_count < batch.bound.len());
     batch.held = held.pause();
     pair.builder.note(batch, missing, outcome);

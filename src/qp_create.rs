@@ -187,6 +187,7 @@ unsafe fn create(
             max_fragments: plan.cap.max_send_sge,
             max_read_fragments: limits.max_read_fragments,
             max_inline: plan.cap.max_inline_data,
+            empty_fragment_counts: limits.generation.empty_fragment_counts(),
             connection_wqes: connection_wqes(owner.capabilities(), &response),
         })?,
         ReceiveQueue::new(ReceiveQueueParts {

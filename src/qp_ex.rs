@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
 use irdma_hw::format::{DatagramDestination, Opcode};
-use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation, WithPush};
+use irdma_hw::generation::{Gen1, Gen2, Gen3, Generation, WithPush, WqeFormat};
 use irdma_hw::limits::HardwareGeneration;
 use irdma_hw::queue::{Atomic, Refusal, Service, Sge};
 use rdma_core_sys::bindings::*;
@@ -74,15 +74,15 @@ unsafe extern "C" fn fetch_add(qp: *mut ibv_qp_ex, key: u32, address: u64, opera
     }
 }
 
-unsafe extern "C" fn local_inv<G: Generation>(qp: *mut ibv_qp_ex, key: u32) {
+unsafe extern "C" fn local_inv<F: WqeFormat>(qp: *mut ibv_qp_ex, key: u32) {
     // SAFETY: of ours.
     if let Some((pair, batch)) = unsafe { add(qp, NEEDS_DATA, IBV_WR_LOCAL_INV, 0, 0) } {
         // SAFETY: with a batch the lock is held.
-        unsafe { place::<G>(pair, batch, 0, |held, request, _| held.invalidate(request, key)) };
+        unsafe { place::<F>(pair, batch, 0, |held, request, _| held.invalidate(request, key)) };
     }
 }
 
-unsafe extern "C" fn bind_mw<G: Generation>(
+unsafe extern "C" fn bind_mw<F: WqeFormat>(
     qp: *mut ibv_qp_ex,
     window: *mut ibv_mw,
     key: u32,
@@ -92,7 +92,7 @@ unsafe extern "C" fn bind_mw<G: Generation>(
     unsafe {
         let Some((pair, batch)) = add(qp, NEEDS_DATA, IBV_WR_BIND_MW, 0, 0) else { return };
         let mut bound = None;
-        place::<G>(pair, batch, 0, |held, request, has_room| {
+        place::<F>(pair, batch, 0, |held, request, has_room| {
             let (window, bind) = (NonNull::new(window), bind.as_ref());
             let (window, bind) = window.zip(bind).ok_or(Refusal::Invalid)?;
             // That of a window of type 1 is ibv_bind_mw's business.
@@ -128,7 +128,7 @@ unsafe extern "C" fn set_sge<G: Generation>(qp: *mut ibv_qp_ex, key: u32, addres
             }
         }
         // Out of line, so that the common case needs no stack.
-        set_any_sge::<G>(pair, key, address, length);
+        set_any_sge::<G::General>(pair, key, address, length);
     }
 }
 
@@ -137,17 +137,17 @@ unsafe extern "C" fn set_sge<G: Generation>(qp: *mut ibv_qp_ex, key: u32, addres
 /// # Safety
 /// With a batch, the caller holds the lock.
 #[inline(never)]
-unsafe fn set_any_sge<G: Generation>(pair: &QueuePair, key: u32, address: u64, length: u32) {
+unsafe fn set_any_sge<F: WqeFormat>(pair: &QueuePair, key: u32, address: u64, length: u32) {
     // SAFETY: as the caller promises.
-    unsafe { set_list::<G>(pair, &[Sge { address, length, key }]) }
+    unsafe { set_list::<F>(pair, &[Sge { address, length, key }]) }
 }
 
-unsafe extern "C" fn set_sge_list<G: Generation>(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+unsafe extern "C" fn set_sge_list<F: WqeFormat>(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
     // SAFETY: of ours; the list is the program's.
     unsafe {
         let pair = pair_of(qp);
         match list_of(list, c_int::try_from(count).unwrap_or(c_int::MAX)) {
-            Ok(list) => set_list::<G>(pair, list),
+            Ok(list) => set_list::<F>(pair, list),
             Err(_) => pair.builder.misused(),
         }
     }
@@ -158,7 +158,7 @@ unsafe extern "C" fn set_sge_list<G: Generation>(qp: *mut ibv_qp_ex, count: usiz
 /// # Safety
 /// With a batch, the caller holds the lock.
 #[inline(never)]
-unsafe fn set_list<G: Generation>(pair: &QueuePair, list: &[Sge]) {
+unsafe fn set_list<F: WqeFormat>(pair: &QueuePair, list: &[Sge]) {
     let stage = pair.builder.stage.load(Relaxed);
     if stage & (NEEDS_DATA | CLOSED | FAILED) != NEEDS_DATA {
         return pair.builder.misused();
@@ -169,7 +169,7 @@ unsafe fn set_list<G: Generation>(pair: &QueuePair, list: &[Sge]) {
         (stage & SPECIAL != 0).then(|| core::mem::replace(&mut batch.special, Special::Immediate(0)));
     // SAFETY: with a batch the lock is held.
     unsafe {
-        place::<G>(pair, batch, stage & NEEDS_DESTINATION, |held, request, _| match special {
+        place::<F>(pair, batch, stage & NEEDS_DESTINATION, |held, request, _| match special {
             None => held.fragments(request, list, None),
             Some(Special::Immediate(immediate)) => held.fragments(request, list, Some(immediate)),
             Some(Special::Atomic(atomic)) => held.atomic(request, list, atomic),
@@ -201,14 +201,14 @@ unsafe extern "C" fn set_inline_data<G: Generation>(qp: *mut ibv_qp_ex, data: *m
             }
         }
         // Out of line, so that the common case needs little stack.
-        set_inline::<G>(pair, data.address, data.length);
+        set_inline::<G::General>(pair, data.address, data.length);
     }
 }
 
 /// More than a work request has room for.
 const INLINE_ROOM: usize = 256;
 
-unsafe extern "C" fn set_inline_data_list<G: Generation>(
+unsafe extern "C" fn set_inline_data_list<F: WqeFormat>(
     qp: *mut ibv_qp_ex,
     count: usize,
     list: *const ibv_data_buf,
@@ -233,7 +233,7 @@ unsafe extern "C" fn set_inline_data_list<G: Generation>(
             }
         }
         let address = bytes.as_ptr().expose_provenance() as u64;
-        set_inline::<G>(pair, address, length as u32);
+        set_inline::<F>(pair, address, length as u32);
     }
 }
 
@@ -242,7 +242,7 @@ unsafe extern "C" fn set_inline_data_list<G: Generation>(
 /// # Safety
 /// With a batch, the caller holds the lock; the data is readable, or too long to be read.
 #[inline(never)]
-unsafe fn set_inline<G: Generation>(pair: &QueuePair, address: u64, length: u32) {
+unsafe fn set_inline<F: WqeFormat>(pair: &QueuePair, address: u64, length: u32) {
     let data = Sge { address, length, key: 0 };
     let stage = pair.builder.stage.load(Relaxed);
     if stage & (NEEDS_DATA | CLOSED | FAILED) != NEEDS_DATA {
@@ -260,7 +260,7 @@ unsafe fn set_inline<G: Generation>(pair: &QueuePair, address: u64, length: u32)
         [Opcode::RdmaRead, Opcode::CompareSwap, Opcode::FetchAdd].iter().any(|&none| opcode == none as u8);
     // SAFETY: with a batch the lock is held; the data is as the caller promises.
     unsafe {
-        let mut held = pair.queues.send.resume::<G>(&batch.held);
+        let mut held = pair.queues.send.resume::<F>(&batch.held);
         let outcome = if from_afar {
             Err(Refusal::Invalid)
         } else {
@@ -271,7 +271,7 @@ unsafe fn set_inline<G: Generation>(pair: &QueuePair, address: u64, length: u32)
     }
 }
 
-unsafe extern "C" fn set_ud_addr<G: Generation>(
+unsafe extern "C" fn set_ud_addr<F: WqeFormat>(
     qp: *mut ibv_qp_ex,
     handle: *mut ibv_ah,
     queue_pair: u32,
@@ -291,7 +291,7 @@ unsafe extern "C" fn set_ud_addr<G: Generation>(
             batch.request.header = batch.request.header.with_remote_key(key);
             batch.request.remote = remote;
         } else {
-            let mut held = pair.queues.send.resume::<G>(&batch.held);
+            let mut held = pair.queues.send.resume::<F>(&batch.held);
             held.redirect(key, remote);
             batch.held = held.pause();
         }
@@ -374,8 +374,8 @@ fn fill<G: Generation>(qp: &mut ibv_qp_ex, service: Service, flags: u64) {
     }
     choose!(wr_atomic_cmp_swp: IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP => compare_swap, no_compare_swap);
     choose!(wr_atomic_fetch_add: IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD => fetch_add, no_atomic);
-    choose!(wr_bind_mw: IBV_QP_EX_WITH_BIND_MW => bind_mw::<G>, no_bind);
-    choose!(wr_local_inv: IBV_QP_EX_WITH_LOCAL_INV => local_inv::<G>, no_key);
+    choose!(wr_bind_mw: IBV_QP_EX_WITH_BIND_MW => bind_mw::<G::General>, no_bind);
+    choose!(wr_local_inv: IBV_QP_EX_WITH_LOCAL_INV => local_inv::<G::General>, no_key);
     choose!(wr_rdma_read: IBV_QP_EX_WITH_RDMA_READ => rdma_read, no_remote);
     choose!(wr_rdma_write: IBV_QP_EX_WITH_RDMA_WRITE => rdma_write, no_remote);
     choose!(wr_rdma_write_imm: IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM => rdma_write_imm, no_write_imm);
@@ -383,7 +383,7 @@ fn fill<G: Generation>(qp: &mut ibv_qp_ex, service: Service, flags: u64) {
     if is_datagram {
         choose!(wr_send: IBV_QP_EX_WITH_SEND => send::<BOTH>, no_send);
         choose!(wr_send_imm: IBV_QP_EX_WITH_SEND_WITH_IMM => send_imm::<BOTH>, no_key);
-        qp.wr_set_ud_addr = Some(set_ud_addr::<G>);
+        qp.wr_set_ud_addr = Some(set_ud_addr::<G::General>);
     } else {
         choose!(wr_send: IBV_QP_EX_WITH_SEND => send::<NEEDS_DATA>, no_send);
         choose!(wr_send_imm: IBV_QP_EX_WITH_SEND_WITH_IMM => send_imm::<NEEDS_DATA>, no_key);
@@ -392,10 +392,10 @@ fn fill<G: Generation>(qp: &mut ibv_qp_ex, service: Service, flags: u64) {
     qp.wr_send_tso = Some(no_tso);
     qp.wr_set_xrc_srqn = Some(no_key);
     qp.wr_set_inline_data = Some(set_inline_data::<G>);
-    qp.wr_set_inline_data_list = Some(set_inline_data_list::<G>);
+    qp.wr_set_inline_data_list = Some(set_inline_data_list::<G::General>);
     qp.wr_set_sge = Some(set_sge::<G>);
-    qp.wr_set_sge_list = Some(set_sge_list::<G>);
+    qp.wr_set_sge_list = Some(set_sge_list::<G::General>);
     qp.wr_start = Some(start);
     qp.wr_complete = Some(complete::<G>);
-    qp.wr_abort = Some(abort::<G>);
+    qp.wr_abort = Some(abort::<G::General>);
 }

@@ -1,7 +1,7 @@
 //! What a work request of `ibv_post_send` says: its message, or its operands.
 
 use irdma_hw::format::{DatagramDestination, SendHeader};
-use irdma_hw::generation::Generation;
+use irdma_hw::generation::WqeFormat;
 use irdma_hw::queue::{Atomic, Bind, Refusal, SendBatch, SendRequest, Sge};
 use irdma_hw::registers;
 use rdma_core_sys::bindings::*;
@@ -99,7 +99,7 @@ pub unsafe fn request_of(qp: &QueuePair, work: &ibv_send_wr) -> Option<SendReque
 /// # Safety
 /// What the request points to is valid for its opcode, and the send lock is held.
 #[inline(never)]
-pub unsafe fn place_without_data<G: Generation>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
+pub unsafe fn place_without_data<G: WqeFormat>(qp: &QueuePair, work: &ibv_send_wr) -> Result<(), Refusal> {
     if work.opcode > 31 || qp.postable >> work.opcode & 1 == 0 {
         return Err(Refusal::Invalid);
     }
@@ -141,7 +141,7 @@ pub unsafe fn receiver(to: &ibv_send_wr__bindgen_ty_2__bindgen_ty_3) -> Option<(
 }
 
 /// Places an atomic.
-fn place_atomic<G: Generation>(
+fn place_atomic<G: WqeFormat>(
     batch: &mut SendBatch<'_, G>,
     request: SendRequest,
     work: &ibv_send_wr,
@@ -161,7 +161,7 @@ fn place_atomic<G: Generation>(
 ///
 /// # Safety
 /// Window and region are alive, unless they are NULL.
-unsafe fn place_bind<G: Generation>(
+unsafe fn place_bind<G: WqeFormat>(
     qp: &QueuePair,
     batch: &mut SendBatch<'_, G>,
     request: SendRequest,

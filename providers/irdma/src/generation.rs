@@ -9,29 +9,41 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A hardware generation.
-pub trait Generation: sealed::Sealed + 'static {
-    /// Its number: 1, 2 or 3.
-    const NUMBER: u8;
+/// How WQEs are made. Unless a format says otherwise, as since GEN2.
+pub trait WqeFormat: sealed::Sealed + 'static {
     /// Fragments, and quanta of inline data, carry a valid bit.
-    const FRAGMENTS_CARRY_VALID: bool;
-    /// The empty fragment that fills a quantum counts as a fragment.
-    const EMPTY_FRAGMENT_COUNTS: bool;
+    const FRAGMENTS_CARRY_VALID: bool = true;
+    /// The empty fragment that fills a quantum counts as a fragment; `None`: the queue knows.
+    const EMPTY_FRAGMENT_COUNTS: Option<bool>;
     /// The device fetches send quanta in pairs, so the second of a pair must be
     /// told apart from a WQE before it is one.
-    const FETCHES_PAIRS: bool;
+    const FETCHES_PAIRS: bool = false;
     /// Longest fragment, in bytes.
-    const MAX_FRAGMENT_BYTES: u32;
+    const MAX_FRAGMENT_BYTES: u32 = 0x7FFF_FFFF;
     /// A window bind has its two keys exchanged.
-    const BIND_KEYS_EXCHANGED: bool;
-    /// Where inline data goes.
-    const INLINE: InlineLayout;
+    const BIND_KEYS_EXCHANGED: bool = false;
+    /// Where inline data goes: 8 bytes, then 31 in each quantum; a WQE has 8 quanta.
+    const INLINE: InlineLayout = InlineLayout {
+        first_word: 1,
+        first_bytes: 8,
+        more_bytes: 31,
+        max_bytes: 8 + 7 * 31,
+        with_immediate: true,
+    };
+    /// Send queues may have push pages.
+    const PUSHES: bool = false;
+}
+
+/// A hardware generation.
+pub trait Generation: WqeFormat {
+    /// Its number: 1, 2 or 3.
+    const NUMBER: u8;
+    /// What is rare is compiled for this format: once for several generations.
+    type General: WqeFormat;
     /// There are atomics.
     const HAS_ATOMICS: bool = false;
     /// There are shared receive queues.
     const SHARES_RECEIVES: bool = false;
-    /// Send queues may have push pages.
-    const PUSHES: bool = false;
     /// When a QP goes into error the device writes one CQE for every outstanding
     /// work request, not one for each queue.
     const FLUSHES_EACH: bool;
@@ -74,48 +86,39 @@ pub struct Gen2;
 pub struct Gen3;
 
 impl sealed::Sealed for Gen1 {}
-impl Generation for Gen1 {
-    const NUMBER: u8 = 1;
+impl WqeFormat for Gen1 {
     const FRAGMENTS_CARRY_VALID: bool = false;
-    const EMPTY_FRAGMENT_COUNTS: bool = false;
+    const EMPTY_FRAGMENT_COUNTS: Option<bool> = Some(false);
     const FETCHES_PAIRS: bool = true;
     const MAX_FRAGMENT_BYTES: u32 = u32::MAX;
     const BIND_KEYS_EXCHANGED: bool = true;
     const INLINE: InlineLayout =
         InlineLayout { first_word: 0, first_bytes: 16, more_bytes: 32, max_bytes: 48, with_immediate: false };
+    const PUSHES: bool = false;
+}
+impl Generation for Gen1 {
+    const NUMBER: u8 = 1;
+    type General = Self;
     const FLUSHES_EACH: bool = false;
 }
 
-/// Inline data since GEN2: 8 bytes, then 31 in each quantum; a WQE has 8 quanta.
-const MARKED_INLINE: InlineLayout = InlineLayout {
-    first_word: 1,
-    first_bytes: 8,
-    more_bytes: 31,
-    max_bytes: 8 + 7 * 31,
-    with_immediate: true,
-};
-
 impl sealed::Sealed for Gen2 {}
+impl WqeFormat for Gen2 {
+    const EMPTY_FRAGMENT_COUNTS: Option<bool> = Some(true);
+}
 impl Generation for Gen2 {
     const NUMBER: u8 = 2;
-    const FRAGMENTS_CARRY_VALID: bool = true;
-    const EMPTY_FRAGMENT_COUNTS: bool = true;
-    const FETCHES_PAIRS: bool = false;
-    const MAX_FRAGMENT_BYTES: u32 = 0x7FFF_FFFF;
-    const BIND_KEYS_EXCHANGED: bool = false;
-    const INLINE: InlineLayout = MARKED_INLINE;
+    type General = SinceGen2;
     const FLUSHES_EACH: bool = false;
 }
 
 impl sealed::Sealed for Gen3 {}
+impl WqeFormat for Gen3 {
+    const EMPTY_FRAGMENT_COUNTS: Option<bool> = Some(false);
+}
 impl Generation for Gen3 {
     const NUMBER: u8 = 3;
-    const FRAGMENTS_CARRY_VALID: bool = true;
-    const EMPTY_FRAGMENT_COUNTS: bool = false;
-    const FETCHES_PAIRS: bool = false;
-    const MAX_FRAGMENT_BYTES: u32 = 0x7FFF_FFFF;
-    const BIND_KEYS_EXCHANGED: bool = false;
-    const INLINE: InlineLayout = MARKED_INLINE;
+    type General = SinceGen2;
     const HAS_ATOMICS: bool = true;
     const SHARES_RECEIVES: bool = true;
     const FLUSHES_EACH: bool = true;
@@ -126,18 +129,31 @@ impl Generation for Gen3 {
 pub struct WithPush<G>(PhantomData<G>);
 
 impl<G> sealed::Sealed for WithPush<G> {}
-impl<G: Generation> Generation for WithPush<G> {
-    const NUMBER: u8 = G::NUMBER;
+impl<G: Generation> WqeFormat for WithPush<G> {
     const FRAGMENTS_CARRY_VALID: bool = G::FRAGMENTS_CARRY_VALID;
-    const EMPTY_FRAGMENT_COUNTS: bool = G::EMPTY_FRAGMENT_COUNTS;
+    const EMPTY_FRAGMENT_COUNTS: Option<bool> = G::EMPTY_FRAGMENT_COUNTS;
     const FETCHES_PAIRS: bool = G::FETCHES_PAIRS;
     const MAX_FRAGMENT_BYTES: u32 = G::MAX_FRAGMENT_BYTES;
     const BIND_KEYS_EXCHANGED: bool = G::BIND_KEYS_EXCHANGED;
     const INLINE: InlineLayout = G::INLINE;
+    const PUSHES: bool = true;
+}
+impl<G: Generation> Generation for WithPush<G> {
+    const NUMBER: u8 = G::NUMBER;
+    type General = G::General;
     const HAS_ATOMICS: bool = G::HAS_ATOMICS;
     const SHARES_RECEIVES: bool = G::SHARES_RECEIVES;
-    const PUSHES: bool = true;
     const FLUSHES_EACH: bool = G::FLUSHES_EACH;
+}
+
+/// Any generation since GEN2, with and without push pages: for what is rare.
+#[derive(Clone, Copy, Debug)]
+pub struct SinceGen2;
+
+impl sealed::Sealed for SinceGen2 {}
+impl WqeFormat for SinceGen2 {
+    const EMPTY_FRAGMENT_COUNTS: Option<bool> = None;
+    const PUSHES: bool = true;
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ mod size;
 #[cfg(test)]
 mod tests;
 
+use crate::generation::{Gen1, Gen2, Gen3, WqeFormat};
+
 pub use size::{CompletionQueueSize, QueuePairMemory, WorkQueueSize};
 
 bitflags::bitflags! {
@@ -54,6 +56,18 @@ pub enum HardwareGeneration {
     Gen2,
     /// IPU E2000 and later.
     Gen3,
+}
+
+impl HardwareGeneration {
+    /// What the [format](WqeFormat::EMPTY_FRAGMENT_COUNTS) of the generation says of empty fragments.
+    pub fn empty_fragment_counts(self) -> bool {
+        let counts = match self {
+            Self::Gen1 => Gen1::EMPTY_FRAGMENT_COUNTS,
+            Self::Gen2 => Gen2::EMPTY_FRAGMENT_COUNTS,
+            Self::Gen3 => Gen3::EMPTY_FRAGMENT_COUNTS,
+        };
+        counts == Some(true)
+    }
 }
 
 /// What the device can do and how much of it.

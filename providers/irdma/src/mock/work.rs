@@ -70,6 +70,7 @@ impl SendDevice {
             max_fragments: 13,
             max_read_fragments: 13,
             max_inline: 101,
+            empty_fragment_counts: true,
             connection_wqes: 0,
         };
         change(&mut parts);

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 
 use super::work::{Sge, total_length};
 use crate::format::{QUANTUM_BYTES, VALID};
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 use crate::registers;
 use crate::ring::{Pair, Quanta};
 
@@ -23,7 +23,7 @@ const _: () =
 
 /// The second word of a fragment that is not too long, without the valid bit.
 #[inline(always)]
-pub(super) fn descriptor<G: Generation>(sge: &Sge) -> u64 {
+pub(super) fn descriptor<G: WqeFormat>(sge: &Sge) -> u64 {
     // Length and key lie in memory as GEN1 wants them; the others have them exchanged.
     let gen1 = sge.length_and_key();
     if G::FRAGMENTS_CARRY_VALID { gen1.rotate_left(32) } else { gen1 }
@@ -36,7 +36,7 @@ pub(super) struct Lengths(u64);
 impl Lengths {
     /// Bytes of the list that was written. If they cannot be expressed, neither can what was written.
     #[inline(always)]
-    pub(super) fn total<G: Generation>(self, list: &[Sge]) -> Option<u32> {
+    pub(super) fn total<G: WqeFormat>(self, list: &[Sge]) -> Option<u32> {
         self.total_if_short().or_else(|| {
             cold_path();
             total_length::<G>(list)
@@ -57,11 +57,11 @@ pub(super) fn quanta_of(slots: u32) -> u32 {
     1 + slots / 2
 }
 
-/// Value of the count of further fragments for so many slots.
+/// Value of the count of further fragments for so many slots, in a queue in which the empty one that
+/// fills the last quantum counts, or does not.
 #[inline(always)]
-pub(super) fn more_of<G: Generation>(slots: u32) -> u8 {
-    // With the empty one that fills the last quantum, or without.
-    (if G::EMPTY_FRAGMENT_COUNTS { slots & !1 } else { slots.saturating_sub(1) }) as u8
+pub(super) fn more_of(slots: u32, empty_counts: bool) -> u8 {
+    (if empty_counts { slots & !1 } else { slots.saturating_sub(1) }) as u8
 }
 
 /// Writes fragments into the quanta of a WQE, all but its header: the list from the first slot on,
@@ -71,7 +71,7 @@ pub(super) fn more_of<G: Generation>(slots: u32) -> u8 {
 /// There are as many quanta as it takes, one and another for every two slots after the first, and
 /// nobody else uses them.
 #[inline(always)]
-pub(super) unsafe fn write<G: Generation>(
+pub(super) unsafe fn write<G: WqeFormat>(
     quanta: Quanta<'_>,
     valid: u64,
     immediate: Option<u32>,

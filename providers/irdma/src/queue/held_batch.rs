@@ -11,7 +11,7 @@ use super::send::SendQueue;
 use super::send_batch::SendBatch;
 use crate::barrier;
 use crate::format::{SendHeader, VALID_WORD};
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 
 /// A batch that is nobody's before it is finished.
 pub type HeldBatch<'queue, G> = SendBatch<'queue, G, true>;
@@ -39,13 +39,13 @@ impl SendQueue {
     /// # Safety
     /// As for [`batch`](Self::batch).
     #[inline(always)]
-    pub unsafe fn resume<G: Generation>(&self, held: &Held) -> HeldBatch<'_, G> {
+    pub unsafe fn resume<G: WqeFormat>(&self, held: &Held) -> HeldBatch<'_, G> {
         let Held { start, head, last, first } = *held;
         SendBatch { queue: self, start, head, last, first, generation: PhantomData }
     }
 }
 
-impl<G: Generation> HeldBatch<'_, G> {
+impl<G: WqeFormat> HeldBatch<'_, G> {
     /// Leaves the batch as it is until it is resumed.
     #[inline(always)]
     pub fn pause(self) -> Held {

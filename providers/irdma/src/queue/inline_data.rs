@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 
 use super::work::Sge;
 use crate::format::QUANTUM_BYTES;
-use crate::generation::{Generation, InlineLayout};
+use crate::generation::{InlineLayout, WqeFormat};
 use crate::registers;
 use crate::ring::{Pair, Quanta};
 
@@ -18,7 +18,7 @@ pub(super) const MAX_BYTES: usize = 225;
 /// `from` is readable for `length` bytes, and there are as many quanta as they take
 /// ([`InlineLayout::quanta`](crate::generation::InlineLayout::quanta)), which nobody else uses.
 #[inline(always)]
-pub(super) unsafe fn write<G: Generation>(
+pub(super) unsafe fn write<G: WqeFormat>(
     quanta: Quanta<'_>,
     valid: impl Fn() -> u64,
     from: *const u8,
@@ -180,7 +180,7 @@ mod tests {
     use std::vec::Vec;
 
     /// The bytes that a device finds.
-    fn read_back<G: Generation>(memory: &Memory, length: usize) -> Vec<u8> {
+    fn read_back<G: WqeFormat>(memory: &Memory, length: usize) -> Vec<u8> {
         let bytes: Vec<u8> = (0..32).flat_map(|word| memory.word(word).load().to_le_bytes()).collect();
         let layout = G::INLINE;
         let first = &bytes[8 * layout.first_word..][..layout.first_bytes];
@@ -188,7 +188,7 @@ mod tests {
         first.iter().chain(more).copied().take(length).collect()
     }
 
-    fn check<G: Generation>() {
+    fn check<G: WqeFormat>() {
         let source: Vec<u8> = (1..=MAX_BYTES as u8).collect();
         for length in 0..=G::INLINE.max_bytes {
             for valid in [0, 1 << 63] {

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use super::send::SendQueue;
 use crate::barrier;
 use crate::format::{PUSH_WINDOW_QUANTA, PushDoorbell, SendHeader, VALID_WORD};
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 use crate::ring::{PushPage, PushSlot};
 
 /// What a send queue needs for pushing; without a page nobody looks at it.
@@ -66,14 +66,14 @@ impl SendQueue {
 
     /// The header of a WQE, which says if its queue has a push page.
     #[inline(always)]
-    pub(super) fn say_pushing<G: Generation>(&self, header: SendHeader) -> SendHeader {
+    pub(super) fn say_pushing<G: WqeFormat>(&self, header: SendHeader) -> SendHeader {
         let said = if G::PUSHES { self.pushing.said.load(Ordering::Relaxed) } else { 0 };
         SendHeader::from_bits(header.bits() | said)
     }
 
     /// Tells the device of what a batch has placed from `start` to `head`, something at least.
     #[inline(always)]
-    pub(super) fn ring<G: Generation>(&self, start: u32, head: u32) {
+    pub(super) fn ring<G: WqeFormat>(&self, start: u32, head: u32) {
         if G::PUSHES && self.is_pushing() {
             self.push_each::<G>(start, head);
         }
@@ -83,7 +83,7 @@ impl SendQueue {
     /// The same, if it is one WQE of a queue with a push page, `PADDED` or not; else tells nothing,
     /// and returns false. Calls nobody.
     #[inline(always)]
-    pub(super) fn ring_for_one<G: Generation, const PADDED: bool>(&self, start: u32, head: u32) -> bool {
+    pub(super) fn ring_for_one<G: WqeFormat, const PADDED: bool>(&self, start: u32, head: u32) -> bool {
         let Some(page) = self.pushing.page.get() else { return false };
         let mut position = start;
         if PADDED {
@@ -109,7 +109,7 @@ impl SendQueue {
 
     /// Rings the ordinary doorbell.
     #[inline(always)]
-    fn ring_for<G: Generation>(&self, head: u32) {
+    fn ring_for<G: WqeFormat>(&self, head: u32) {
         barrier::before_doorbell();
         self.doorbell.ring(self.number);
         if G::PUSHES {
@@ -126,7 +126,7 @@ impl SendQueue {
     /// Pushes what was placed from `start` to `head`, as far as it makes sense.
     #[expect(clippy::extra_unused_type_parameters, reason = "so that it is compiled with its callers")]
     #[inline(never)]
-    fn push_each<G: Generation>(&self, start: u32, head: u32) {
+    fn push_each<G: WqeFormat>(&self, start: u32, head: u32) {
         let Some(page) = self.pushing.page.get() else { return };
         let mut left = head.wrapping_sub(start);
         while left > 0 {

@@ -338,7 +338,8 @@ pub(super) unsafe fn write_receive<G: Generation>(
     unsafe { fragments::write::<G>(ring.quanta_from(position), valid, None, list) };
     let quantum = ring.at(position);
     quantum[2].store(word_2);
-    let header = ReceiveHeader::from_bits(valid).with_more_fragments(more_of::<G>(list.len() as u32));
+    let more = more_of(list.len() as u32, G::EMPTY_FRAGMENT_COUNTS == Some(true));
+    let header = ReceiveHeader::from_bits(valid).with_more_fragments(more);
     barrier::wqe_before_valid();
     quantum[VALID_WORD].store(header.bits());
 }

@@ -15,7 +15,7 @@ use super::send_batch::SendBatch;
 use super::work::Refusal;
 use crate::barrier;
 use crate::format::{Opcode, SendHeader, VALID_WORD};
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 use crate::limits::CLEAR_AHEAD;
 use crate::registers::{self, settled_pointer};
 use crate::ring::{Pair, Quantum};
@@ -193,7 +193,7 @@ impl SendQueue {
     }
 }
 
-impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
+impl<G: WqeFormat, const HELD: bool> SendBatch<'_, G, HELD> {
     /// Quanta that the chunk has left, if it has too few for a WQE.
     #[inline(always)]
     fn padding(&self, quanta: u32) -> u32 {

@@ -41,6 +41,8 @@ pub struct SendQueue {
     pub(super) max_fragments_with_immediate: u8,
     pub(super) max_read_fragments: u8,
     pub(super) max_inline: u8,
+    /// See [`WqeFormat`](crate::generation::WqeFormat::EMPTY_FRAGMENT_COUNTS).
+    pub(super) empty_fragment_counts: bool,
     /// One fragment of inline data is shorter than this; 0 if there cannot be one.
     pub(super) single_inline_bytes: u16,
     pub(super) retired: Retired,
@@ -107,6 +109,8 @@ pub struct SendQueueParts {
     pub max_read_fragments: u32,
     /// Bytes of inline data.
     pub max_inline: u32,
+    /// The empty fragment that fills a quantum counts as a fragment.
+    pub empty_fragment_counts: bool,
     /// WQEs of one quantum that the kernel places first to set up the connection. Their
     /// completions are passed over, as they were never outstanding here.
     pub connection_wqes: u32,
@@ -145,6 +149,7 @@ impl SendQueue {
             max_fragments_with_immediate: max_fragments_with_immediate as u8,
             max_read_fragments: max_read_fragments as u8,
             max_inline: parts.max_inline as u8,
+            empty_fragment_counts: parts.empty_fragment_counts,
             single_inline_bytes: if parts.max_fragments > 0 { parts.max_inline as u16 + 1 } else { 0 },
             single_bytes: if max_read_fragments > 0 { 1 << 31 } else { 0 },
             head: AtomicU32::new(parts.connection_wqes),

@@ -11,7 +11,7 @@ use super::slots::Tracking;
 use super::work::{SendRequest, Sge};
 use crate::barrier;
 use crate::format::{SendHeader, VALID, VALID_WORD};
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 use crate::registers::{self, settled_reference};
 use crate::ring::Quantum;
 
@@ -22,7 +22,7 @@ impl SendQueue {
     /// One batch at a time: while this one is used, no other thread uses one of the same queue, and
     /// what it did with an earlier one happened before.
     #[inline(always)]
-    pub unsafe fn batch<G: Generation>(&self) -> SendBatch<'_, G> {
+    pub unsafe fn batch<G: WqeFormat>(&self) -> SendBatch<'_, G> {
         let head = self.head.load(Ordering::Relaxed);
         SendBatch { queue: self, start: head, head, last: head, first: 0, generation: PhantomData }
     }
@@ -32,7 +32,7 @@ impl SendQueue {
     /// # Safety
     /// As for [`batch`](Self::batch).
     #[inline(always)]
-    pub unsafe fn batch_from<G: Generation>(&self, start: u32) -> SendBatch<'_, G> {
+    pub unsafe fn batch_from<G: WqeFormat>(&self, start: u32) -> SendBatch<'_, G> {
         let head = self.head.load(Ordering::Relaxed);
         SendBatch { queue: self, start, head, last: head, first: 0, generation: PhantomData }
     }
@@ -79,7 +79,7 @@ impl Started<'_> {
     }
 }
 
-impl<G: Generation> SendBatch<'_, G> {
+impl<G: WqeFormat> SendBatch<'_, G> {
     /// Rings the doorbell if anything was placed. Returns whether it was.
     #[inline(always)]
     pub fn finish(self) -> bool {
@@ -104,7 +104,7 @@ impl<G: Generation> SendBatch<'_, G> {
     }
 }
 
-impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
+impl<'queue, G: WqeFormat, const HELD: bool> SendBatch<'queue, G, HELD> {
     /// Whether nothing was placed.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {

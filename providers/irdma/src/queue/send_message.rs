@@ -8,7 +8,7 @@ use super::send::SendQueue;
 use super::send_batch::{SendBatch, Started};
 use super::work::{Refusal, SendRequest, Sge, total_length};
 use crate::format::{IMMEDIATE_WORD, Opcode, SendHeader};
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 use crate::registers;
 use crate::ring::Quanta;
 
@@ -50,7 +50,7 @@ impl SendQueue {
     }
 }
 
-impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
+impl<'queue, G: WqeFormat, const HELD: bool> SendBatch<'queue, G, HELD> {
     /// Places a send, write or read whose data lies in the program's regions.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         place.first()[2].store(request.remote);
         let header = SendHeader::default()
             .with_immediate(immediate.is_some())
-            .with_more_fragments(more_of::<G>(slots));
+            .with_more_fragments(self.more_of(slots));
         self.complete(position, request, length, quanta, header);
         Ok(())
     }
@@ -114,7 +114,7 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         let lengths = unsafe { self.write_fragments(place, immediate, list) };
         let length = lengths.total_if_short().ok_or(Obstacle::Written)?;
         registers::forget();
-        let data = SendHeader::default().with_more_fragments(more_of::<G>(slots));
+        let data = SendHeader::default().with_more_fragments(self.more_of(slots));
         Ok(Started { position, quantum: place.first(), length, quanta: quanta_of(slots), data })
     }
 
@@ -151,6 +151,12 @@ impl<'queue, G: Generation, const HELD: bool> SendBatch<'queue, G, HELD> {
         if G::INLINE.first_word > IMMEDIATE_WORD {
             started.quantum[IMMEDIATE_WORD].store(immediate.unwrap_or(0).into());
         }
+    }
+
+    /// Value of the count of further fragments for so many slots.
+    #[inline(always)]
+    fn more_of(&self, slots: u32) -> u8 {
+        more_of(slots, G::EMPTY_FRAGMENT_COUNTS.unwrap_or(self.queue.empty_fragment_counts))
     }
 
     /// Writes the fragments of a WQE.
@@ -255,6 +261,6 @@ fn inline_header(length: u32) -> SendHeader {
 /// Whether the bytes of a list can be expressed, before there is a place for it.
 #[cold]
 #[inline(never)]
-fn check_length<G: Generation>(list: &[Sge]) -> Result<(), Refusal> {
+fn check_length<G: WqeFormat>(list: &[Sge]) -> Result<(), Refusal> {
     total_length::<G>(list).map(|_| ()).ok_or(Refusal::Invalid)
 }

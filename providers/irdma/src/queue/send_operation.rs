@@ -3,7 +3,7 @@
 use super::send_batch::{SendBatch, Started};
 use super::work::{Atomic, Bind, Refusal, SendRequest, Sge};
 use crate::format::{BindKeys, Fragment, SendHeader};
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 use crate::ring::QuantumRing;
 
 /// Bytes of what an atomic changes.
@@ -15,7 +15,7 @@ const ATOMIC_QUANTA: u32 = 2;
 /// What the header of an atomic says about the piece that the old value goes to, and the operands.
 const ATOMIC_DATA: SendHeader = SendHeader::from_bits(0).with_more_fragments(1);
 
-impl<'queue, G: Generation> SendBatch<'queue, G> {
+impl<'queue, G: WqeFormat> SendBatch<'queue, G> {
     /// Starts to place what [`atomic`](Self::atomic) does, if nothing stands in the way; else
     /// changes nothing. The word of the peer's lies at a multiple of eight.
     #[inline(always)]
@@ -44,7 +44,7 @@ impl<'queue, G: Generation> SendBatch<'queue, G> {
     }
 }
 
-impl<G: Generation, const HELD: bool> SendBatch<'_, G, HELD> {
+impl<G: WqeFormat, const HELD: bool> SendBatch<'_, G, HELD> {
     /// Places an atomic of eight bytes, whose old value goes to the one piece of the list.
     ///
     /// # Errors

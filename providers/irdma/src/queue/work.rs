@@ -1,7 +1,7 @@
 //! What is asked of a queue, and why it may be refused.
 
 use crate::format::SendHeader;
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 
 /// A piece of the program's memory. Laid out as `struct ibv_sge`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct Bind {
 
 /// Total bytes of a list, if each piece and all together can be expressed.
 #[inline(always)]
-pub(super) fn total_length<G: Generation>(list: &[Sge]) -> Option<u32> {
+pub(super) fn total_length<G: WqeFormat>(list: &[Sge]) -> Option<u32> {
     let (total, lengths) = list
         .iter()
         .fold((0, 0), |(total, lengths), sge| (total + u64::from(sge.length), lengths | sge.length));
@@ -94,7 +94,7 @@ pub(super) fn total_length<G: Generation>(list: &[Sge]) -> Option<u32> {
 /// Whether each piece of a list of a receive can be expressed. All together may be longer than any
 /// message is.
 #[inline(always)]
-pub(super) fn are_expressible<G: Generation>(list: &[Sge]) -> bool {
+pub(super) fn are_expressible<G: WqeFormat>(list: &[Sge]) -> bool {
     // As in `total_length`.
     list.iter().fold(0, |lengths, sge| lengths | sge.length) <= G::MAX_FRAGMENT_BYTES
 }

@@ -40,10 +40,12 @@ fn gen1_fragment(n: u64) -> [u64; 2] {
 
 pub(super) fn gen1(parts: &mut SendQueueParts) {
     (parts.chunk, parts.max_fragments, parts.max_read_fragments, parts.max_inline) = (2, 3, 1, 48);
+    parts.empty_fragment_counts = false;
 }
 
 pub(super) fn gen3(parts: &mut SendQueueParts) {
     (parts.max_fragments, parts.max_read_fragments, parts.max_inline) = (14, 14, 216);
+    parts.empty_fragment_counts = false;
 }
 
 /// The WQE that `post` places in a ring full of `stale`, on the first lap or the second.

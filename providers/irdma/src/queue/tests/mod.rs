@@ -17,16 +17,16 @@ mod shared_ways;
 mod short_ways;
 
 use super::{Held, HeldBatch, SendBatch, SendQueue};
-use crate::generation::Generation;
+use crate::generation::WqeFormat;
 
 /// Starts to post.
-fn start_batch<G: Generation>(queue: &SendQueue) -> SendBatch<'_, G> {
+fn start_batch<G: WqeFormat>(queue: &SendQueue) -> SendBatch<'_, G> {
     // SAFETY: in no test more than one thread posts to a queue.
     unsafe { queue.batch() }
 }
 
 /// Goes on with a held batch.
-fn resume<'queue, G: Generation>(queue: &'queue SendQueue, held: &Held) -> HeldBatch<'queue, G> {
+fn resume<'queue, G: WqeFormat>(queue: &'queue SendQueue, held: &Held) -> HeldBatch<'queue, G> {
     // SAFETY: as above.
     unsafe { queue.resume(held) }
 }
