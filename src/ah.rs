@@ -52,7 +52,7 @@ unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) ->
                     format_args!("AH: the kernel answers number {number}, of {NUMBERS} that there can be");
                 return Err(log::refused(context, Errno::PROTOCOL, why));
             }
-            let handle = Context::of(context).objects().adopt(handle)?;
+            let handle = Context::of(context).objects()?.adopt(handle)?;
             Domain::of(pd).enter();
             Ok(handle.cast())
         })
@@ -67,7 +67,7 @@ unsafe extern "C" fn destroy_ah(ah: *mut ibv_ah) -> c_int {
             let domain = Domain::of((*ah).pd);
             Errno::check(ibv_cmd_destroy_ah(ah))?;
             domain.leave();
-            Context::of(context).objects().take_back(NonNull::new_unchecked(ah.cast::<AddressHandle>()));
+            Context::of(context).objects()?.take_back(NonNull::new_unchecked(ah.cast::<AddressHandle>()));
             Ok(())
         })
     }

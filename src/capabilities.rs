@@ -70,12 +70,13 @@ fn limits(response: &AllocContextResponse, generation: HardwareGeneration, asked
     let says = |bit: u64| response.comp_mask & bit != 0;
     DeviceLimits {
         generation,
-        features: Features::from_bits_retain(response.feature_flags),
+        // Those that are known are in the lower bits.
+        features: Features::from_bits_retain(response.feature_flags as u16),
         abi_version: asked,
-        max_fragments: response.max_hw_wq_frags,
-        max_read_fragments: response.max_hw_read_sges,
-        max_inline: response.max_hw_inline,
-        send_chunk: response.max_hw_sq_chunk.into(),
+        max_fragments: byte(response.max_hw_wq_frags),
+        max_read_fragments: byte(response.max_hw_read_sges),
+        max_inline: byte(response.max_hw_inline),
+        send_chunk: byte(response.max_hw_sq_chunk.into()),
         max_send_quanta: response.max_hw_wq_quanta,
         max_receive_quanta: response.max_hw_rq_quanta,
         max_shared_quanta: if says(MAX_HW_SRQ_QUANTA) { response.max_hw_srq_quanta } else { 0 },
@@ -86,6 +87,12 @@ fn limits(response: &AllocContextResponse, generation: HardwareGeneration, asked
         },
         max_completion_slots: response.max_hw_cq_size,
     }
+}
+
+/// A limit that no format can express if it is more than a byte: then the most, which none can express
+/// either.
+fn byte(limit: u32) -> u8 {
+    limit.try_into().unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ use rdma_core_sys::bindings::{
 use crate::boundary;
 use crate::capabilities::Capabilities;
 use crate::command;
-use crate::cq::CompletionQueue;
 use crate::environment;
 use crate::errno::{Errno, Result};
+use crate::holdings::{Holdings, Lazy, QueuePairs};
 use crate::log::{self, Level};
 use crate::matching::DRIVER_ID;
 use crate::memory::DevicePage;
@@ -26,27 +26,23 @@ use crate::objects::Objects;
 use crate::operations;
 use crate::process_barrier;
 use crate::push::{PushPages, Wish};
-use crate::qp::QueuePair;
-use crate::table::Table;
-
-/// The queue pairs of a context.
-pub type QueuePairs = Table<QueuePair, CompletionQueue>;
 
 /// An open device. Libibverbs allocates it, and knows its first field only.
+///
+/// Small, as many programs only open a device and look: what objects need is in [`Holdings`].
 #[repr(C)]
 pub struct Context {
     // Libibverbs writes to it while others hold references to the whole.
     verbs: UnsafeCell<verbs_context>,
-    closing: AtomicBool,
-    capabilities: Capabilities,
+    holdings: Lazy<Holdings>,
     doorbell: DevicePage,
-    queue_memory_pd: ibv_pd,
-    queue_pairs: QueuePairs,
-    objects: Objects,
+    capabilities: Capabilities,
+    /// The kernel's number of the protection domain of queues' memory.
+    queue_memory_pd: u32,
+    closing: AtomicBool,
     single_threaded: bool,
     huge_pages: bool,
     push_wish: Wish,
-    push_pages: PushPages,
 }
 
 const _: () = assert!(offset_of!(Context, verbs) == 0);
@@ -86,19 +82,33 @@ impl Context {
         &self.doorbell
     }
 
+    /// What it has from its first object on. Fails at the first one only.
+    fn holdings(&self) -> Result<&Holdings> {
+        self.holdings.get_or_make(|| {
+            // SAFETY: only the address is taken.
+            let context = unsafe { &raw mut (*self.verbs.get()).context };
+            Ok(Holdings {
+                push_pages: PushPages::default(),
+                objects: Objects::default(),
+                queue_pairs: QueuePairs::new(self.capabilities.queue_pairs)?,
+                queue_memory_pd: ibv_pd { context, handle: self.queue_memory_pd },
+            })
+        })
+    }
+
     /// The protection domain of the memory of queues that have none of their own.
-    pub fn queue_memory_pd(&self) -> NonNull<ibv_pd> {
-        NonNull::from(&self.queue_memory_pd)
+    pub fn queue_memory_pd(&self) -> Result<NonNull<ibv_pd>> {
+        self.holdings().map(|holdings| NonNull::from(&holdings.queue_memory_pd))
     }
 
     /// The queue pairs that completions may be about.
-    pub fn queue_pairs(&self) -> &QueuePairs {
-        &self.queue_pairs
+    pub fn queue_pairs(&self) -> Result<&QueuePairs> {
+        self.holdings().map(|holdings| &holdings.queue_pairs)
     }
 
     /// The objects that the program holds.
-    pub fn objects(&self) -> &Objects {
-        &self.objects
+    pub fn objects(&self) -> Result<&Objects> {
+        self.holdings().map(|holdings| &holdings.objects)
     }
 
     /// Whether the person who runs the program says that it needs no locks.
@@ -117,8 +127,8 @@ impl Context {
     }
 
     /// The push pages of its queue pairs.
-    pub fn push_pages(&self) -> &PushPages {
-        &self.push_pages
+    pub fn push_pages(&self) -> Result<&PushPages> {
+        self.holdings().map(|holdings| &holdings.push_pages)
     }
 
     /// Whether the kernel has already freed everything of this context, so that
@@ -193,27 +203,23 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
     // SAFETY: being opened.
     let Opened { capabilities, doorbell_key } = unsafe { negotiation::open(verbs)? };
     let doorbell = DevicePage::map(descriptor, doorbell_key)?;
-    let queue_pairs = QueuePairs::new(capabilities.queue_pairs)?;
     let mut queue_memory_pd = ibv_pd::default();
     // SAFETY: the kernel's context is open now.
     unsafe { command::alloc_pd(ibv, &mut queue_memory_pd)? };
-    queue_memory_pd.context = ibv;
 
     let context = opening.0;
     let at = context.as_ptr();
     // SAFETY: allocated for a Context, of which libibverbs initialised the first field;
     // the others are written here, each once.
     unsafe {
-        (&raw mut (*at).closing).write(AtomicBool::new(false));
-        (&raw mut (*at).capabilities).write(capabilities);
+        (&raw mut (*at).holdings).write(Lazy::new());
         (&raw mut (*at).doorbell).write(doorbell);
-        (&raw mut (*at).queue_memory_pd).write(queue_memory_pd);
-        (&raw mut (*at).queue_pairs).write(queue_pairs);
-        (&raw mut (*at).objects).write(Objects::default());
+        (&raw mut (*at).capabilities).write(capabilities);
+        (&raw mut (*at).queue_memory_pd).write(queue_memory_pd.handle);
+        (&raw mut (*at).closing).write(AtomicBool::new(false));
         (&raw mut (*at).single_threaded).write(environment::is_on(environment::SINGLE_THREADED));
         (&raw mut (*at).huge_pages).write(environment::is_on(environment::HUGE_PAGES));
         (&raw mut (*at).push_wish).write(Wish::look_up(ibv));
-        (&raw mut (*at).push_pages).write(PushPages::default());
         verbs_set_ops(verbs, &operations::table(&capabilities));
     }
     core::mem::forget(opening);
@@ -251,12 +257,13 @@ pub unsafe extern "C" fn free_context(context: *mut ibv_context) {
     // memory that the device was working on.
     // SAFETY: each field is dropped once, and nobody else uses the context.
     unsafe {
-        drop_in_place(&raw mut (*context).push_pages);
+        if let Some(holdings) = (*context).holdings.get_mut() {
+            holdings.push_pages.unmap();
+        }
         drop_in_place(&raw mut (*context).doorbell);
         (*context).closing.store(true, Ordering::Relaxed);
         verbs_uninit_context(context.cast());
-        drop_in_place(&raw mut (*context).objects);
-        drop_in_place(&raw mut (*context).queue_pairs);
+        drop_in_place(&raw mut (*context).holdings);
         libc::free(context.cast());
     }
 }

@@ -20,11 +20,12 @@ use rdma_core_sys::driver_data::ResizeCqRequest;
 use crate::boundary;
 use crate::capabilities::Capabilities;
 use crate::command;
-use crate::context::{Context, QueuePairs};
+use crate::context::Context;
 use crate::cq_create::{self, entries_of, ring_memory, size_for};
 use crate::cq_ex::Current;
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
+use crate::holdings::QueuePairs;
 use crate::lock::Lock;
 use crate::log;
 use crate::memory::QueueMemory;
@@ -160,7 +161,7 @@ unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
         let context = (*cq).context;
         boundary::status(context, "destroy_cq", || {
             Errno::check(ibv_cmd_destroy_cq(cq))?;
-            let mut cq = Context::of(context).objects().take_back(NonNull::from(CompletionQueue::of(cq)));
+            let mut cq = Context::of(context).objects()?.take_back(NonNull::from(CompletionQueue::of(cq)));
             cq.kernel.0 = None;
             let domain = cq.domain;
             // Its memory may be the domain's.

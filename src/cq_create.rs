@@ -107,7 +107,7 @@ pub(crate) fn ring_memory(
     let cq_pages = u16::try_from(size.pages()).map_err(|_| Errno::INVALID)?;
     let kind =
         RegisterMemoryRequest { reg_type: COMPLETION_QUEUE, cq_pages, ..RegisterMemoryRequest::default() };
-    let (pd, bytes) = (context.queue_memory_pd(), size.bytes() + shadow_bytes);
+    let (pd, bytes) = (context.queue_memory_pd()?, size.bytes() + shadow_bytes);
     match domain {
         Some(domain) => QueueMemory::allocate_in(domain, pd, bytes, kind),
         None => QueueMemory::allocate(pd, bytes, kind),
@@ -147,7 +147,7 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
     let ring = ring_memory(owner, domain, size, if separate_shadow { 0 } else { SHADOW_BYTES })?;
     let shadow = if separate_shadow {
         let kind = RegisterMemoryRequest { reg_type: COMPLETION_QUEUE, cq_pages: 1, ..Default::default() };
-        Some(QueueMemory::allocate(owner.queue_memory_pd(), SHADOW_BYTES, kind)?)
+        Some(QueueMemory::allocate(owner.queue_memory_pd()?, SHADOW_BYTES, kind)?)
     } else {
         None
     };
@@ -156,6 +156,7 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
         // SAFETY: the memory has that many bytes behind the ring.
         None => unsafe { ring.buffer().base().add(size.bytes()) },
     };
+    let queue_pairs = owner.queue_pairs()?;
     let doorbell = owner.doorbell().at(COMPLETION_DOORBELL, size_of::<u32>()).ok_or(Errno::INTERNAL)?;
 
     let mut cq = Box::<CompletionQueue>::new_uninit();
@@ -202,8 +203,8 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
         (&raw mut (*at).queue).write(UnsafeCell::new(queue::CompletionQueue::new(parts)));
         (&raw mut (*at).current).write(UnsafeCell::new(Current::NONE));
         (&raw mut (*at).has_abandoned).write(AtomicBool::new(false));
-        (&raw mut (*at).queue_pairs).write(NonNull::from(owner.queue_pairs()));
-        (&raw mut (*at).finder).write(owner.queue_pairs().finder());
+        (&raw mut (*at).queue_pairs).write(NonNull::from(queue_pairs));
+        (&raw mut (*at).finder).write(queue_pairs.finder());
         (&raw mut (*at).kernel).write(kernel);
         (&raw mut (*at).rings).write(Mutex::new(Rings { size, current: ring, old: VecDeque::new() }));
         (&raw mut (*at).domain).write(domain.map(NonNull::from));
@@ -213,7 +214,7 @@ unsafe fn create(context: *mut ibv_context, request: Request<'_>) -> Result<NonN
     if request.extended {
         cq_ex::install(&cq, limits, request.attributes.wc_flags);
     }
-    let cq = owner.objects().adopt(cq)?;
+    let cq = owner.objects()?.adopt(cq)?;
     if let Some(domain) = domain {
         domain.enter();
     }

@@ -230,7 +230,7 @@ unsafe extern "C" fn alloc_parent_domain(
             let parent = Parent { below, threads, allocator: allocator_of(attributes)? };
             let pd = ibv_pd { context, handle: below.as_ref().pd.handle };
             let domain = Box::new(Domain { pd, parent: Some(parent), ..Domain::default() });
-            let domain = Context::of(context).objects().adopt(domain)?;
+            let domain = Context::of(context).objects()?.adopt(domain)?;
             below.as_ref().users.add();
             if let Some(threads) = threads {
                 threads.as_ref().users.add();
@@ -249,7 +249,7 @@ unsafe extern "C" fn alloc_td(context: *mut ibv_context, attributes: *mut ibv_td
                 return Err(log::refused(context, Errno::INVALID, why));
             }
             let threads = Box::new(ThreadDomain { td: ibv_td { context }, ..ThreadDomain::default() });
-            Context::of(context).objects().adopt(threads).map(NonNull::cast)
+            Context::of(context).objects()?.adopt(threads).map(NonNull::cast)
         })
     }
 }
@@ -261,7 +261,7 @@ unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
         boundary::status(context, "dealloc_td", || {
             let threads = NonNull::new_unchecked(td.cast::<ThreadDomain>());
             threads.as_ref().users.none_left()?;
-            Context::of(context).objects().take_back(threads);
+            Context::of(context).objects()?.take_back(threads);
             Ok(())
         })
     }

@@ -18,6 +18,7 @@ mod destination;
 mod domain;
 mod environment;
 mod errno;
+mod holdings;
 mod lock;
 mod log;
 mod mark;

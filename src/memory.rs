@@ -4,6 +4,7 @@
 //! on whole pages, and would take its neighbours from a child.
 
 use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
 use core::ptr::{NonNull, null_mut};
 
 use rdma_core_sys::bindings::{
@@ -258,24 +259,40 @@ unsafe impl Send for Registration {}
 // SAFETY: never changed.
 unsafe impl Sync for Registration {}
 
-/// A page of the device: doorbells or push WQEs.
+/// A page of the device: doorbells or push WQEs. As long as a system page.
 #[derive(Debug)]
-pub struct DevicePage(Mapping);
+pub struct DevicePage(NonNull<u8>);
+
+// SAFETY: as for `Mapping`.
+unsafe impl Send for DevicePage {}
+// SAFETY: as above.
+unsafe impl Sync for DevicePage {}
 
 impl DevicePage {
     /// Maps the page that the kernel offers under `key` on a context's descriptor.
     pub fn map(descriptor: c_int, key: u64) -> Result<DevicePage> {
         let offset = i64::try_from(key).map_err(|_| Errno::PROTOCOL)?;
-        Mapping::new(page_size(), libc::MAP_SHARED, descriptor, offset).map(DevicePage)
+        Mapping::new(page_size(), libc::MAP_SHARED, descriptor, offset).map(DevicePage::of)
+    }
+
+    /// The page of a mapping, whose length need not be remembered.
+    fn of(page: Mapping) -> DevicePage {
+        DevicePage(ManuallyDrop::new(page).base)
     }
 
     /// The byte at `offset`, with `room` bytes behind it; `None` if they are not on the page.
     pub fn at(&self, offset: usize, room: usize) -> Option<NonNull<u8>> {
-        if offset.checked_add(room)? > self.0.length {
+        if offset.checked_add(room)? > page_size() {
             return None;
         }
         // SAFETY: within the mapping, as just checked.
-        Some(unsafe { self.0.base.add(offset) })
+        Some(unsafe { self.0.add(offset) })
+    }
+}
+
+impl Drop for DevicePage {
+    fn drop(&mut self) {
+        drop(Mapping { base: self.0, length: page_size() });
     }
 }
 
@@ -303,8 +320,9 @@ mod tests {
 
     #[test]
     fn a_device_page_has_an_end() {
-        let page =
-            DevicePage(Mapping::new(page_size(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0).unwrap());
+        let page = DevicePage::of(
+            Mapping::new(page_size(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0).unwrap(),
+        );
         let base = page.at(0, 4).unwrap();
         assert_eq!(page.at(256, 256).map(|at| at.addr().get() - base.addr().get()), Some(256));
         assert!(page.at(page_size() - 4, 4).is_some());

@@ -33,7 +33,7 @@ unsafe fn hand_out(pd: *mut ibv_pd, mut region: Box<verbs_mr>, access: c_int) ->
     region.access = access;
     // SAFETY: as the caller promises; the public part comes first.
     unsafe {
-        let region = Context::of((*pd).context).objects().adopt(region)?;
+        let region = Context::of((*pd).context).objects()?.adopt(region)?;
         Domain::of(pd).enter();
         Ok(region.cast())
     }
@@ -122,7 +122,7 @@ unsafe extern "C" fn dereg_mr(region: *mut verbs_mr) -> c_int {
             let domain = Domain::of((*region).ibv_mr.pd);
             Errno::check(ibv_cmd_dereg_mr(region))?;
             domain.leave();
-            Context::of(context).objects().take_back(NonNull::new_unchecked(region));
+            Context::of(context).objects()?.take_back(NonNull::new_unchecked(region));
             Ok(())
         })
     }

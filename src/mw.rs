@@ -49,7 +49,7 @@ unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw
             }
             let mut window = Box::<ibv_mw>::default();
             command::alloc_mw(pd, kind, &mut *window)?;
-            let window = Context::of(context).objects().adopt(window)?;
+            let window = Context::of(context).objects()?.adopt(window)?;
             Domain::of(pd).enter();
             Ok(window)
         })
@@ -64,7 +64,7 @@ unsafe extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
             let domain = Domain::of((*window).pd);
             Errno::check(ibv_cmd_dealloc_mw(window))?;
             domain.leave();
-            Context::of(context).objects().take_back(NonNull::new_unchecked(window));
+            Context::of(context).objects()?.take_back(NonNull::new_unchecked(window));
             Ok(())
         })
     }

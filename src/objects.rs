@@ -8,6 +8,7 @@
 //! order. So the drop of an object asks nothing of the kernel or of libibverbs'
 //! context, and touches no other object: destroying is done by the verb.
 
+use core::hash::{BuildHasherDefault, Hasher};
 use core::ptr::NonNull;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +20,28 @@ type Dropper = unsafe fn(NonNull<()>);
 
 /// Every object alive, by address.
 #[derive(Default)]
-pub struct Objects(Mutex<HashMap<NonNull<()>, Dropper>>);
+pub struct Objects(Mutex<HashMap<NonNull<()>, Dropper, BuildHasherDefault<AddressHasher>>>);
+
+/// Hashes addresses of the heap. Nobody chooses them so that they collide, so it needs no secret, which
+/// the kernel would have to be asked for.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_usize(byte.into()));
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // The golden ratio spreads what differs, in the middle of an address, over the upper bits; the map
+        // looks at both ends.
+        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26);
+    }
+}
 
 // SAFETY: objects are dropped by whoever closes the context, after which no thread may use it.
 unsafe impl Send for Objects {}

@@ -15,10 +15,12 @@ unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: libibverbs calls with an open context of ours.
     unsafe {
         boundary::object(context, "alloc_pd", || {
+            // May be the context's first object, and what comes with that may fail.
+            let objects = Context::of(context).objects()?;
             let mut domain = Box::<Domain>::default();
             command::alloc_pd(context, &mut domain.pd)?;
             domain.pd.context = context;
-            Context::of(context).objects().adopt(domain).map(NonNull::cast)
+            objects.adopt(domain).map(NonNull::cast)
         })
     }
 }
@@ -34,7 +36,7 @@ unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
             if !domain.is_parent() {
                 Errno::check(ibv_cmd_dealloc_pd(pd))?;
             }
-            Context::of(context).objects().take_back(NonNull::from(domain));
+            Context::of(context).objects()?.take_back(NonNull::from(domain));
             Ok(())
         })
     }

@@ -5,7 +5,6 @@
 //! goes wrong with them, the queue pair works without.
 
 use core::ptr::NonNull;
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use irdma_hw::format::PUSH_WINDOW_BYTES;
@@ -88,16 +87,19 @@ pub fn is_due(pair: &QueuePair, state: Option<ibv_qp_state>) -> bool {
 /// Both pages of a queue pair, mapped.
 #[derive(Debug)]
 struct Pages {
+    owner: NonNull<QueuePair>,
     wqes: DevicePage,
     doorbell: DevicePage,
 }
 
 /// The push pages of a context. They belong to it and not to the queue pairs: when it is
 /// closed, pages of the device are unmapped before anything else.
+///
+/// In the order of their queue pairs' addresses.
 #[derive(Debug, Default)]
-pub struct PushPages(Mutex<HashMap<NonNull<QueuePair>, Pages>>);
+pub struct PushPages(Mutex<Vec<Pages>>);
 
-// SAFETY: the keys are only compared.
+// SAFETY: pointers to queue pairs are only compared.
 unsafe impl Send for PushPages {}
 // SAFETY: as above, and everything is under the mutex.
 unsafe impl Sync for PushPages {}
@@ -105,7 +107,15 @@ unsafe impl Sync for PushPages {}
 impl PushPages {
     /// Unmaps the pages of a queue pair that is gone.
     pub fn release(&self, pair: &QueuePair) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&NonNull::from(pair));
+        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(index) = pages.binary_search_by_key(&NonNull::from(pair), |pages| pages.owner) {
+            pages.remove(index);
+        }
+    }
+
+    /// Unmaps them all.
+    pub fn unmap(&mut self) {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -148,6 +158,7 @@ unsafe fn start(
     // SAFETY: as the caller promises.
     let descriptor = unsafe { (*context).cmd_fd };
     let pages = Pages {
+        owner: NonNull::from(pair),
         wqes: DevicePage::map(descriptor, answer.push_wqe_mmap_key)?,
         doorbell: DevicePage::map(descriptor, answer.push_db_mmap_key)?,
     };
@@ -162,12 +173,13 @@ unsafe fn start(
     let page = unsafe { PushPage::new(window, Doorbell::new(register)) };
 
     // One at a time.
-    let mut kept = owner.push_pages().0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = owner.push_pages()?.0.lock().unwrap_or_else(PoisonError::into_inner);
     kept.try_reserve(1).map_err(|_| Errno::NO_MEMORY)?;
     if !pair.queues.send.start_pushing(page) {
         return Err(Errno::PROTOCOL);
     }
-    kept.insert(NonNull::from(pair), pages);
+    let index = kept.partition_point(|kept| kept.owner < pages.owner);
+    kept.insert(index, pages);
     drop(kept);
     // SAFETY: as the caller promises.
     unsafe { post_send::install_pushing(context, owner.limits().generation) };

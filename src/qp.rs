@@ -179,25 +179,26 @@ unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
     unsafe {
         let context = (*qp).context;
         boundary::status(context, "destroy_qp", || {
-            Errno::check(ibv_cmd_destroy_qp(qp))?;
             let owner = Context::of(context);
+            let table = owner.queue_pairs()?;
+            Errno::check(ibv_cmd_destroy_qp(qp))?;
             let pair = QueuePair::of(qp);
             if let Some(slot) = pair.slot.get() {
                 // CQEs of it that are still to come find nothing in the table and are passed
                 // over, wherever they are: in either queue, or in a ring of before a resize.
                 with_both_cqs(pair.send_cq, pair.recv_cq, || {
-                    owner.queue_pairs().withdraw(slot);
+                    table.withdraw(slot);
                     if let Some(shared) = pair.shared() {
                         pair.recv_cq.as_ref().queue().release_shared(slot.completion_context(), shared);
                     }
                 });
             }
-            owner.push_pages().release(pair);
-            let mut pair = owner.objects().take_back(NonNull::from(pair));
+            owner.push_pages()?.release(pair);
+            let mut pair = owner.objects()?.take_back(NonNull::from(pair));
             pair.kernel.0 = None;
             let domain = pair.domain;
             if let Some(slot) = pair.slot.take() {
-                owner.queue_pairs().give_back(slot);
+                table.give_back(slot);
             }
             // Its memory may be the domain's.
             drop(pair);

@@ -22,10 +22,11 @@ use rdma_core_sys::queue_pair::{CompMaskOffset, QueuePairHead};
 use crate::boundary;
 use crate::capabilities::Capabilities;
 use crate::command;
-use crate::context::{Context, QueuePairs};
+use crate::context::Context;
 use crate::cq::CompletionQueue;
 use crate::domain::Domain;
 use crate::errno::{Errno, Result};
+use crate::holdings::QueuePairs;
 use crate::lock::Lock;
 use crate::log;
 use crate::memory::QueueMemory;
@@ -72,7 +73,7 @@ struct Plan {
 fn plan(limits: &DeviceLimits, attributes: &ibv_qp_init_attr) -> core::result::Result<Plan, LimitExceeded> {
     let mut cap = attributes.cap;
     if !attributes.srq.is_null() {
-        (cap.max_recv_wr, cap.max_recv_sge) = (UNUSED_RECEIVES, limits.max_fragments);
+        (cap.max_recv_wr, cap.max_recv_sge) = (UNUSED_RECEIVES, limits.max_fragments.into());
     }
     Ok(Plan {
         service: if attributes.qp_type == IBV_QPT_UD { Service::Datagram } else { Service::Connected },
@@ -129,7 +130,7 @@ unsafe fn create(
             ..RegisterMemoryRequest::default()
         },
     )?;
-    let table = owner.queue_pairs();
+    let table = owner.queue_pairs()?;
     let mut reserved = Reserved { table, slot: Some(table.reserve()?) };
     let completion_context = reserved.slot.as_ref().map_or(0, Slot::completion_context);
 
@@ -183,9 +184,9 @@ unsafe fn create(
             ring: send_ring,
             doorbell: doorbell(owner)?,
             number: response.qp_id,
-            chunk: limits.send_chunk,
+            chunk: limits.send_chunk.into(),
             max_fragments: plan.cap.max_send_sge,
-            max_read_fragments: limits.max_read_fragments,
+            max_read_fragments: limits.max_read_fragments.into(),
             max_inline: plan.cap.max_inline_data,
             empty_fragment_counts: limits.generation.empty_fragment_counts(),
             connection_wqes: connection_wqes(owner.capabilities(), &response),
@@ -232,7 +233,7 @@ unsafe fn create(
         qp_ex::install(unsafe { &mut head.qp_ex }, limits.generation, plan.service, asked);
         CompMaskOffset::probe().ok_or(Errno::INTERNAL)?.mark_extended(head);
     }
-    let qp = owner.objects().adopt(qp)?;
+    let qp = owner.objects()?.adopt(qp)?;
     domain.enter();
     if let Some(slot) = reserved.slot.take() {
         // SAFETY: adopted, and not handed out yet.

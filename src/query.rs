@@ -59,16 +59,15 @@ fn cut_to_what_can_be_created(device: &mut ibv_device_attr, limits: &DeviceLimit
     let cut = |value: &mut c_int, most: u64| *value = (*value).min(most.try_into().unwrap_or(c_int::MAX));
     // What is too much by any measure is refused with the limit.
     let most = |refused: Option<u64>| refused.unwrap_or(u64::MAX);
-    let send =
-        most(limits.send_queue(u32::MAX, limits.max_fragments, 0).err().map(|exceeded| exceeded.limit));
-    let receive =
-        most(limits.receive_queue(u32::MAX, limits.max_fragments).err().map(|exceeded| exceeded.limit));
+    let fragments = limits.max_fragments.into();
+    let send = most(limits.send_queue(u32::MAX, fragments, 0).err().map(|exceeded| exceeded.limit));
+    let receive = most(limits.receive_queue(u32::MAX, fragments).err().map(|exceeded| exceeded.limit));
     cut(&mut device.max_qp_wr, send.min(receive));
     cut(&mut device.max_sge, limits.max_fragments.into());
     cut(&mut device.max_sge_rd, limits.max_read_fragments.into());
     cut(&mut device.max_cqe, limits.max_completion_entries().into());
     if limits.features.contains(Features::SHARED_RECEIVE) {
-        let shared = limits.shared_receive_queue(u32::MAX, limits.max_fragments);
+        let shared = limits.shared_receive_queue(u32::MAX, fragments);
         cut(&mut device.max_srq_wr, most(shared.err().map(|exceeded| exceeded.limit)));
         cut(&mut device.max_srq_sge, limits.max_fragments.into());
     } else {

@@ -176,7 +176,7 @@ unsafe fn why_send(qp: &QueuePair, work: &ibv_send_wr) -> Reason {
                 Reason::new(text!("the address handle is NULL"), 0, 0u8)
             }
             IBV_WR_RDMA_READ => {
-                why_list(list, count, qp.created.max_send_sge.min(context.limits().max_read_fragments))
+                why_list(list, count, qp.created.max_send_sge.min(context.limits().max_read_fragments.into()))
             }
             _ if work.send_flags & IBV_SEND_INLINE != 0 => why_inline(qp, list, count),
             IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM => {

@@ -159,7 +159,7 @@ unsafe fn create(pd: NonNull<ibv_pd>, attributes: &mut ibv_srq_attr) -> Result<N
         (&raw mut (*at)._memory).write(memory);
         srq.assume_init()
     };
-    let srq = owner.objects().adopt(srq)?;
+    let srq = owner.objects()?.adopt(srq)?;
     domain.enter();
     *attributes = created;
     Ok(srq)
@@ -203,7 +203,7 @@ unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         boundary::status(context, "destroy_srq", || {
             Errno::check(ibv_cmd_destroy_srq(srq))?;
             let queue = NonNull::from(SharedReceiveQueue::of(srq));
-            let mut srq = Context::of(context).objects().take_back(queue);
+            let mut srq = Context::of(context).objects()?.take_back(queue);
             srq.kernel.0 = None;
             let domain = srq.domain;
             // Its memory may be the domain's.

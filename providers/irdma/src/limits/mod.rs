@@ -15,7 +15,7 @@ pub use size::{CompletionQueueSize, QueuePairMemory, WorkQueueSize};
 bitflags::bitflags! {
     /// What the device can do, as the kernel reports it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Features: u64 {
+    pub struct Features: u16 {
         /// The device reports its arrival in RTS, with a WQE of the kernel's.
         const RTS_EVENT = 1 << 0;
         /// CQs can be resized.
@@ -80,13 +80,13 @@ pub struct DeviceLimits {
     /// Version of the driver data that both sides speak.
     pub abi_version: u8,
     /// Fragments of a WQE.
-    pub max_fragments: u32,
+    pub max_fragments: u8,
     /// Fragments of an RDMA read.
-    pub max_read_fragments: u32,
+    pub max_read_fragments: u8,
     /// Bytes of inline data.
-    pub max_inline: u32,
+    pub max_inline: u8,
     /// Quanta that a WQE must not cross a multiple of.
-    pub send_chunk: u32,
+    pub send_chunk: u8,
     /// Quanta of the largest send queue.
     pub max_send_quanta: u32,
     /// Quanta of the largest receive queue.
@@ -233,8 +233,8 @@ impl DeviceLimits {
         max_fragments: u32,
         max_inline: u32,
     ) -> Result<WorkQueueSize, LimitExceeded> {
-        within(Quantity::SendFragments, max_fragments, self.max_fragments)?;
-        within(Quantity::InlineBytes, max_inline, self.max_inline)?;
+        within(Quantity::SendFragments, max_fragments, self.max_fragments.into())?;
+        within(Quantity::InlineBytes, max_inline, self.max_inline.into())?;
         // Since GEN2 an immediate may take a fragment's place.
         let shift = match self.generation {
             HardwareGeneration::Gen1 => self.work_shift(max_fragments, max_inline),
@@ -252,7 +252,7 @@ impl DeviceLimits {
         max_requests: u32,
         max_fragments: u32,
     ) -> Result<WorkQueueSize, LimitExceeded> {
-        within(Quantity::ReceiveFragments, max_fragments, self.max_fragments)?;
+        within(Quantity::ReceiveFragments, max_fragments, self.max_fragments.into())?;
         let shift = if self.generation == HardwareGeneration::Gen1 && self.abi_version > 4 {
             GEN1_RECEIVE_SHIFT
         } else {
@@ -276,7 +276,7 @@ impl DeviceLimits {
         max_requests: u32,
         max_fragments: u32,
     ) -> Result<WorkQueueSize, LimitExceeded> {
-        within(Quantity::SharedFragments, max_fragments, self.max_fragments)?;
+        within(Quantity::SharedFragments, max_fragments, self.max_fragments.into())?;
         self.work_queue(
             Quantity::SharedRequests,
             max_requests,
@@ -288,7 +288,7 @@ impl DeviceLimits {
 
     /// Fragments that a WQE of a shared receive queue of this size can take.
     pub fn shared_fragments(&self, size: WorkQueueSize) -> u32 {
-        self.max_fragments.min((2 << size.shift) - 1)
+        u32::from(self.max_fragments).min((2 << size.shift) - 1)
     }
 
     /// Size of a completion queue that holds `entries` completions.
