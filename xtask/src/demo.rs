@@ -19,8 +19,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What is shown, and how.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Generation of the software device
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// Generation of the software device, 2 or 3: the programs that are shown do not work over iWARP
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=3))]
     r#gen: u32,
     /// Whose provider the programs load
     #[arg(long, default_value_t = Provider::Ours)]
@@ -65,7 +65,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             let device = simulator.start(&name, &["--gen", &generation], &logs.join("device"))?;
             tell(options.provider, simulator.plugin());
             println!(
-                "Device:   the software device, generation {generation} (this machine has no irdma card)"
+                "Device:   the software device, generation {generation} (this machine has no irdma card that speaks RoCE)"
             );
             show(&Place::Device(device), &options, &logs)
         }
@@ -90,11 +90,14 @@ fn tell(provider: Provider, plugin: &Plugin) {
     }
 }
 
-/// The first device of this machine that the kernel's irdma driver serves.
+/// The first device of this machine that the kernel's irdma driver serves over RoCE: over iWARP programs
+/// take a connection manager, which these are run without.
 fn card() -> Option<String> {
     fs::read_dir("/sys/class/infiniband").ok()?.flatten().find_map(|entry| {
         let driver = fs::read_link(entry.path().join("device/driver")).ok()?;
-        (driver.file_name()? == "irdma").then(|| entry.file_name().into_string().ok())?
+        let is_iwarp =
+            fs::read_to_string(entry.path().join("node_type")).is_ok_and(|kind| kind.starts_with('4'));
+        (driver.file_name()? == "irdma" && !is_iwarp).then(|| entry.file_name().into_string().ok())?
     })
 }
 

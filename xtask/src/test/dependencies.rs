@@ -45,6 +45,11 @@ fn compiler() -> Result<Verdict> {
     let manifest = fs::read_to_string(root().join("Cargo.toml"))?;
     let promised = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
     let promised = promised.context("the workspace has no rust-version")?.trim_matches('"');
+    let readme = fs::read_to_string(root().join("README.md"))?;
+    ensure!(
+        readme.contains(&format!("Rust {promised}")),
+        "the README promises another compiler than {promised}"
+    );
     let version = read(&mut cargo("--version"))?;
     let version = version.split_whitespace().nth(1).context("cargo says no version")?;
     if version == promised || version.starts_with(&format!("{promised}.")) {
