@@ -2,19 +2,26 @@
 
 mod changes;
 mod diversion;
+mod elf;
 mod record;
+mod site;
+mod stage;
 mod steps;
 mod system;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::Mode;
 
-use crate::{inspect, packages, plugin};
+use crate::{checker, inspect, package, packages, plugin};
+use changes::Parcel;
+use site::Site;
 use steps::Steps;
 use system::System;
 
@@ -34,23 +41,27 @@ pub struct Place {
 pub struct Options {
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    stage: stage::Options,
     /// A plugin that was built before, instead of one that is built now
     #[arg(long, value_name = "FILE")]
     plugin: Option<PathBuf>,
-}
-
-impl Place {
-    fn system(&self) -> Result<System> {
-        System::find(&self.destdir, self.prefix.as_deref())
-    }
+    /// An irdma-check that was built before, instead of one that is built now
+    #[arg(long, value_name = "FILE")]
+    checker: Option<PathBuf>,
 }
 
 /// Installs.
 pub fn install(options: &Options) -> Result<ExitCode> {
-    let system = options.place.system()?;
+    let Place { prefix, destdir } = &options.place;
+    if let Some(stage) = options.stage.wanted()? {
+        return stage.fill(destdir, prefix.as_deref(), options);
+    }
+    let system = System::find(destdir, prefix.as_deref())?;
     println!("libibverbs {}: layout {}", system.version, system.layout.number);
     // Before the time that building takes.
-    changes::refuse(&system)?;
+    let folder = tools::folder(prefix.as_deref());
+    changes::refuse(&system, &tools::paths(&folder))?;
     let plugin = match &options.plugin {
         Some(file) => file.clone(),
         None => {
@@ -58,29 +69,50 @@ pub fn install(options: &Options) -> Result<ExitCode> {
             plugin::of_layout(system.layout)?.library
         }
     };
-    let path = put(&system, &plugin)?;
-    println!("installed {}", system.at(&path).display());
+    for path in put(&system, &plugin, &options.checker()?, &folder)? {
+        println!("installed {}", system.at(&path).display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts the plugin in that file in its place on the system whose root is a folder.
-pub fn into(root: &Path, plugin: &Path) -> Result<PathBuf> {
-    put(&System::find(root, None)?, plugin)
+impl Options {
+    fn checker(&self) -> Result<PathBuf> {
+        match &self.checker {
+            Some(file) => Ok(file.clone()),
+            None => checker::build(),
+        }
+    }
 }
 
-/// Puts a plugin in its place; says where that is, seen from the system's root.
-fn put(system: &System, plugin: &Path) -> Result<PathBuf> {
+/// Puts a plugin, and an `irdma-check` with the manual pages below `folder`, in their places; says where that is,
+/// seen from the system's root.
+fn put(system: &System, plugin: &Path, checker: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    let read = |file: &Path| {
+        let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        elf::refuse_another(file, &bytes, system.machine)?;
+        Ok::<_, anyhow::Error>(bytes)
+    };
+    let (bytes, program) = (read(plugin)?, read(checker)?);
     inspect::symbols(plugin, system.layout)
         .with_context(|| format!("{} is not for this libibverbs", plugin.display()))?;
-    let bytes = fs::read(plugin).with_context(|| plugin.display().to_string())?;
+    let (place, replaced) = (changes::place(system), changes::replaced(system));
+    let tools = tools::tools(folder, program, package::pages(&place, Some(&replaced), &system.drivers)?);
+    let parcel = Parcel { plugin: &bytes, tools: &tools };
     let _lock = lock(system)?;
-    let record = changes::install(system, &bytes, &mut Steps::all(), |file| check_by_loading(system, file))?;
-    Ok(record.plugin)
+    // What is made is for every user of the system.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    let record = changes::install(system, &parcel, &mut Steps::all(), |file| check_by_loading(system, file))?;
+    Ok([record.plugin].into_iter().chain(record.added).collect())
 }
 
 /// Uninstalls.
 pub fn uninstall(place: &Place) -> Result<ExitCode> {
-    if take_back(&place.system()?)? {
+    let mut was_installed = false;
+    for site in Site::all(&place.destdir, place.prefix.as_deref())? {
+        let _lock = lock(&site)?;
+        was_installed |= changes::uninstall(&site, &mut Steps::all())?;
+    }
+    if was_installed {
         println!("everything is as it was before the installation");
     } else {
         println!("nothing is installed");
@@ -88,20 +120,9 @@ pub fn uninstall(place: &Place) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Undoes [`into`].
-pub fn out_of(root: &Path) -> Result<bool> {
-    take_back(&System::find(root, None)?)
-}
-
-/// Undoes an installation; says whether there was one.
-fn take_back(system: &System) -> Result<bool> {
-    let _lock = lock(system)?;
-    changes::uninstall(system, &mut Steps::all())
-}
-
 /// One installation at a time.
-fn lock(system: &System) -> Result<File> {
-    let root = File::open(system.root())?;
+fn lock(site: &Site) -> Result<File> {
+    let root = File::open(site.root())?;
     root.try_lock().context("another installation is under way")?;
     Ok(root)
 }

@@ -70,7 +70,7 @@ pub fn of_layout(wanted: &'static Layout) -> Result<Plugin> {
 }
 
 /// The layout with that number.
-fn of_number(number: u32) -> Result<&'static Layout> {
+pub fn of_number(number: u32) -> Result<&'static Layout> {
     LAYOUTS.iter().find(|layout| layout.number == number).ok_or_else(|| {
         let known: Vec<_> = LAYOUTS
             .iter()

@@ -3,41 +3,55 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::diversion::Diversion;
 use super::record::{Method, RECORD, Record};
+use super::site::Site;
 use super::steps::{Content, Killed, Steps, draft_beside, is_there};
 use super::system::System;
+use super::tools::Tool;
 
 /// The line of a driver file that names a plugin by its name alone.
 const BY_NAME: &str = "driver irdma\n";
 
-/// Refuses, before anything changes, what cannot be installed on.
-pub fn refuse(system: &System) -> Result<()> {
-    for folder in [system.at(&system.own), system.at(&system.plugin), system.at(&system.drivers)] {
-        let folder = folder.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(system.root());
-        let writable = Command::new("test").arg("-w").arg(folder).status()?;
-        ensure!(writable.success(), "{} is not writable: this needs root", folder.display());
+/// What is installed.
+pub struct Parcel<'bytes> {
+    /// The plugin's file.
+    pub plugin: &'bytes [u8],
+    /// What comes with it.
+    pub tools: &'bytes [Tool],
+}
+
+impl Parcel<'_> {
+    fn paths(&self) -> Vec<PathBuf> {
+        self.tools.iter().map(|tool| tool.path.clone()).collect()
     }
+}
+
+/// Refuses, before anything changes, what cannot be installed on; `tools` is where what comes with the plugin goes.
+pub fn refuse(system: &System, tools: &[PathBuf]) -> Result<()> {
+    let mut paths: Vec<&Path> = vec![&system.own, &system.plugin, &system.drivers];
+    paths.extend(tools.iter().map(PathBuf::as_path));
+    system.refuse_unwritable(paths)?;
     match Record::read(system)? {
         Some(_) => Ok(()),
-        None => plan(system).map(|_| ()),
+        None => plan(system, tools).map(|_| ()),
     }
 }
 
 /// Installs, or repairs or renews an installation. `check` looks at the plugin's file in its place.
 pub fn install(
     system: &System,
-    plugin: &[u8],
+    parcel: &Parcel,
     steps: &mut Steps,
     check: impl Fn(&Path) -> Result<()>,
 ) -> Result<Record> {
+    let paths = parcel.paths();
     let known = match Record::read(system)? {
-        Some(old) if (old.method, &old.plugin) != (method(system), &place(system)) => {
-            // Of another release, before an upgrade.
+        Some(old) if (old.method, &old.plugin, &old.added) != (method(system), &place(system), &paths) => {
+            // Of another release, before an upgrade, or of other files.
             undo(system, &old, steps)?;
             None
         }
@@ -46,14 +60,14 @@ pub fn install(
     let is_new = known.is_none();
     let record = match known {
         Some(record) => record,
-        None => plan_for(system, plugin)?,
+        None => plan_for(system, parcel)?,
     };
     let mut change = || -> Result<()> {
         if is_new {
             steps.make_folder(&system.at(&system.own))?;
             record.write(system, steps)?;
         }
-        apply(system, &record, plugin, steps)?;
+        apply(system, &record, parcel, steps)?;
         check(&system.at(&record.plugin))
     };
     let done = change();
@@ -67,13 +81,18 @@ pub fn install(
     }
 }
 
-/// Undoes an installation; says whether there was one.
-pub fn uninstall(system: &System, steps: &mut Steps) -> Result<bool> {
-    let record = Record::read(system)?;
+/// Undoes an installation; says whether there was one. What there is to undo is told by its record alone.
+pub fn uninstall(site: &Site, steps: &mut Steps) -> Result<bool> {
+    let record = Record::read(site)?;
     match &record {
-        Some(record) => undo(system, record, steps)?,
+        Some(record) => {
+            let paths =
+                [&record.plugin, &site.own].into_iter().chain(&record.driver_file).chain(&record.added);
+            site.refuse_unwritable(paths.map(PathBuf::as_path))?;
+            undo(site, record, steps)?;
+        }
         // One that was interrupted at its very start or end.
-        None => remove_own(system, steps)?,
+        None => remove_own(site, steps)?,
     }
     Ok(record.is_some())
 }
@@ -84,19 +103,27 @@ fn method(system: &System) -> Method {
 }
 
 /// Where the plugin goes.
-fn place(system: &System) -> PathBuf {
+pub fn place(system: &System) -> PathBuf {
     match method(system) {
         Method::Diversion => system.plugin.clone(),
         Method::DriverFile => system.own.join(system.plugin.file_name().unwrap_or_default()),
     }
 }
 
+/// Where the distribution's plugin then is.
+pub fn replaced(system: &System) -> PathBuf {
+    match method(system) {
+        Method::Diversion => Diversion::kept_beside(&system.plugin),
+        Method::DriverFile => system.plugin.clone(),
+    }
+}
+
 /// [`plan`], for this plugin.
-fn plan_for(system: &System, plugin: &[u8]) -> Result<Record> {
-    let record = plan(system)?;
+fn plan_for(system: &System, parcel: &Parcel) -> Result<Record> {
+    let record = plan(system, &parcel.paths())?;
     let there = Content::of(&system.at(&record.plugin));
     ensure!(
-        !there.is_ok_and(|there| there.bytes == plugin),
+        !there.is_ok_and(|there| there.bytes == parcel.plugin),
         "{} is this plugin already, put there by other means",
         record.plugin.display()
     );
@@ -104,7 +131,7 @@ fn plan_for(system: &System, plugin: &[u8]) -> Result<Record> {
 }
 
 /// What is to be changed on a system without an installation, or why it must not be.
-fn plan(system: &System) -> Result<Record> {
+fn plan(system: &System, tools: &[PathBuf]) -> Result<Record> {
     let files = system.driver_files()?;
     if let [(one, _), (other, _), ..] = &files[..] {
         bail!(
@@ -132,6 +159,10 @@ fn plan(system: &System) -> Result<Record> {
         (Method::DriverFile, Some((file, _))) => Some(file.clone()),
         (_, None) => Some(usual),
     };
+    if let (Method::DriverFile, Some(file)) = (method, &driver_file) {
+        let properties = system.at(file).symlink_metadata();
+        ensure!(properties.map_or(true, |found| found.is_file()), "{} is not a plain file", file.display());
+    }
     if method == Method::Diversion {
         let diversion = Diversion::of(system, &system.plugin);
         let (file, kept) = (diversion.file(), diversion.kept());
@@ -144,23 +175,46 @@ fn plan(system: &System) -> Result<Record> {
         let is_plain = file.symlink_metadata().is_ok_and(|properties| properties.is_file());
         ensure!(is_plain || !is_there(&file), "{} is not a plain file", file.display());
     }
-    let missing = |folder: &&Path| !system.at(folder).is_dir();
-    let mut folders: Vec<PathBuf> = [system.plugin.parent(), Some(&*system.drivers)]
-        .into_iter()
-        .flatten()
-        .filter(missing)
-        .map(Path::to_owned)
-        .collect();
-    folders.retain(|folder| *folder == system.drivers || method == Method::Diversion);
-    Ok(Record { method, plugin: place(system), driver_file, had_driver_file: !files.is_empty(), folders })
+    for file in tools {
+        ensure!(!is_there(&system.at(file)), "{} is there already, put there by other means", file.display());
+    }
+    let plugins = system.plugin.parent().filter(|_| method == Method::Diversion);
+    let wanted = [plugins, Some(&*system.drivers)].into_iter().flatten();
+    let wanted = wanted.chain(tools.iter().filter_map(|file| file.parent()));
+    Ok(Record {
+        method,
+        plugin: place(system),
+        driver_file,
+        had_driver_file: !files.is_empty(),
+        added: tools.to_vec(),
+        folders: missing(system, wanted),
+    })
+}
+
+/// Which folders are to be made, so that these are there: outer ones first.
+fn missing<'path>(site: &Site, folders: impl Iterator<Item = &'path Path>) -> Vec<PathBuf> {
+    let mut missing = Vec::new();
+    for folder in folders {
+        let ancestors: Vec<&Path> = folder.ancestors().collect();
+        for folder in ancestors.into_iter().rev() {
+            if !site.behind(folder).is_dir() && !missing.iter().any(|known| known == folder) {
+                missing.push(folder.to_owned());
+            }
+        }
+    }
+    missing
 }
 
 /// Makes every change that is not made yet.
-fn apply(system: &System, record: &Record, plugin: &[u8], steps: &mut Steps) -> Result<()> {
+fn apply(system: &System, record: &Record, parcel: &Parcel, steps: &mut Steps) -> Result<()> {
     for folder in &record.folders {
-        steps.make_folder(&system.at(folder))?;
+        steps.make_folder(&system.behind(folder))?;
     }
-    let content = Content::new(plugin);
+    for tool in parcel.tools {
+        let file = system.at(&tool.path);
+        steps.replace(&file, &draft_beside(&file), &tool.content)?;
+    }
+    let content = Content::new(parcel.plugin);
     let file = system.at(&record.plugin);
     if record.method == Method::Diversion {
         // By this copy ours is told from the distribution's; the older one is still in place.
@@ -189,11 +243,11 @@ const SAVED: &str = "driver-file";
 
 /// Keeps the distribution's plugin under its other name, where dpkg puts that of an upgrade. At no
 /// point the system is without a plugin.
-fn divert(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
-    let diversion = Diversion::of(system, &record.plugin);
+fn divert(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
+    let diversion = Diversion::of(site, &record.plugin);
     let (file, kept) = (diversion.file(), diversion.kept());
     let is_registered = diversion.is_registered()?;
-    if is_there(&file) && !is_ours(system, &file)? {
+    if is_there(&file) && !is_ours(site, &file)? {
         if is_there(&kept) && !is_same(&file, &kept)? {
             ensure!(!is_registered, "{} was changed by somebody since it was installed", file.display());
             // Left by an attempt before dpkg has replaced the file.
@@ -209,10 +263,10 @@ fn divert(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
-fn apply_driver_file(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
+fn apply_driver_file(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
     let Some(name) = &record.driver_file else { return Ok(()) };
-    let file = system.at(name);
-    let saved = Record::file(system, SAVED);
+    let file = site.at(name);
+    let saved = Record::file(site, SAVED);
     if record.had_driver_file && !is_there(&saved) {
         steps.replace(&saved, &draft_beside(&saved), &Content::of(&file)?)?;
     }
@@ -221,7 +275,7 @@ fn apply_driver_file(system: &System, record: &Record, steps: &mut Steps) -> Res
     if Content::of(&file).is_ok_and(|there| there.bytes == content.bytes) {
         return Ok(());
     }
-    steps.replace(&file, &driver_draft(system), &Content::new(content.bytes))
+    steps.replace(&file, &driver_draft(site, name), &Content::new(content.bytes))
 }
 
 /// A driver file with our line. The last line is loaded first.
@@ -242,33 +296,38 @@ fn our_line(record: &Record) -> String {
 }
 
 /// Not in the folder of driver files: libibverbs reads every file there.
-fn driver_draft(system: &System) -> PathBuf {
-    system.at(&system.drivers).with_file_name(".irdma.driver.new")
+fn driver_draft(site: &Site, driver_file: &Path) -> PathBuf {
+    let folder = driver_file.parent().unwrap_or(driver_file);
+    site.behind(folder).with_file_name(".irdma.driver.new")
 }
 
 /// Takes every change back that was made.
-fn undo(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
-    undo_driver_file(system, record, steps)?;
-    let file = system.at(&record.plugin);
+fn undo(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
+    // First, so that on a full disk there is room for what follows.
+    for added in &record.added {
+        steps.remove(&site.at(added))?;
+    }
+    undo_driver_file(site, record, steps)?;
+    let file = site.at(&record.plugin);
     match record.method {
         Method::DriverFile => steps.remove(&file)?,
-        Method::Diversion => undivert(system, record, steps)?,
+        Method::Diversion => undivert(site, record, steps)?,
     }
-    remove_drafts(system, record, steps)?;
+    remove_drafts(site, record, steps)?;
     for folder in record.folders.iter().rev() {
-        steps.remove_empty_folder(&system.at(folder))?;
+        steps.remove_empty_folder(&site.behind(folder))?;
     }
-    remove_own(system, steps)
+    remove_own(site, steps)
 }
 
-fn undivert(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
-    let diversion = Diversion::of(system, &record.plugin);
+fn undivert(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
+    let diversion = Diversion::of(site, &record.plugin);
     let (file, kept) = (diversion.file(), diversion.kept());
     let is_registered = diversion.is_registered()?;
     if is_there(&kept) {
         if is_there(&file) && is_same(&file, &kept)? {
             steps.remove(&kept)?;
-        } else if !is_there(&file) || is_ours(system, &file)? {
+        } else if !is_there(&file) || is_ours(site, &file)? {
             steps.rename(&kept, &file)?;
         } else {
             bail!(
@@ -277,9 +336,16 @@ fn undivert(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
                 kept.display()
             );
         }
-    } else if is_there(&file) && is_ours(system, &file)? {
+    } else if is_there(&file) && is_ours(site, &file)? {
         // The distribution has none (any more).
         steps.remove(&file)?;
+    }
+    let library = record.plugin.parent().map(|folder| folder.with_file_name("libibverbs.so.1"));
+    if let (Some(folder), Some(library)) = (record.plugin.parent(), library)
+        && !is_there(&site.at(&library))
+    {
+        // Its folder of plugins has stayed for ours alone.
+        steps.remove_empty_folder(&site.behind(folder))?;
     }
     if is_registered {
         diversion.remove(steps)?;
@@ -287,10 +353,10 @@ fn undivert(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
-fn undo_driver_file(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
+fn undo_driver_file(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
     let Some(name) = &record.driver_file else { return Ok(()) };
-    let (file, saved) = (system.at(name), Record::file(system, SAVED));
-    let draft = driver_draft(system);
+    let (file, saved) = (site.at(name), Record::file(site, SAVED));
+    let draft = driver_draft(site, name);
     // What somebody has removed stays away.
     if let Ok(there) = Content::of(&file) {
         if record.had_driver_file && is_there(&saved) {
@@ -310,34 +376,37 @@ fn undo_driver_file(system: &System, record: &Record, steps: &mut Steps) -> Resu
 }
 
 /// Removes what an interrupted change was still writing.
-fn remove_drafts(system: &System, record: &Record, steps: &mut Steps) -> Result<()> {
-    steps.remove(&draft_beside(&system.at(&record.plugin)))?;
-    if record.driver_file.is_some() {
-        steps.remove(&driver_draft(system))?;
+fn remove_drafts(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
+    steps.remove(&draft_beside(&site.at(&record.plugin)))?;
+    for added in &record.added {
+        steps.remove(&draft_beside(&site.at(added)))?;
+    }
+    if let Some(name) = &record.driver_file {
+        steps.remove(&driver_draft(site, name))?;
     }
     for name in [COPY, NEXT, SAVED, RECORD] {
-        steps.remove(&draft_beside(&Record::file(system, name)))?;
+        steps.remove(&draft_beside(&Record::file(site, name)))?;
     }
     Ok(())
 }
 
 /// Removes what the installation keeps for itself; the record last.
-fn remove_own(system: &System, steps: &mut Steps) -> Result<()> {
+fn remove_own(site: &Site, steps: &mut Steps) -> Result<()> {
     for name in [COPY, NEXT, SAVED] {
-        let file = Record::file(system, name);
+        let file = Record::file(site, name);
         steps.remove(&draft_beside(&file))?;
         steps.remove(&file)?;
     }
-    let record = Record::file(system, RECORD);
+    let record = Record::file(site, RECORD);
     steps.remove(&draft_beside(&record))?;
     steps.remove(&record)?;
-    steps.remove_empty_folder(&system.at(&system.own))
+    steps.remove_empty_folder(&site.at(&site.own))
 }
 
 /// Whether a file is our plugin, of this installation or of the one that it renews.
-fn is_ours(system: &System, file: &Path) -> Result<bool> {
+fn is_ours(site: &Site, file: &Path) -> Result<bool> {
     for name in [COPY, NEXT] {
-        let copy = Record::file(system, name);
+        let copy = Record::file(site, name);
         if is_there(&copy) && is_equal(file, &copy)? {
             return Ok(true);
         }

@@ -5,33 +5,39 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use super::site::Site;
 use super::steps::Steps;
-use super::system::System;
+
 use crate::workspace::read;
 
 /// The diversion of one file.
-pub struct Diversion<'system> {
-    system: &'system System,
+pub struct Diversion<'site> {
+    site: &'site Site,
     path: PathBuf,
     kept: PathBuf,
 }
 
-impl<'system> Diversion<'system> {
+impl<'site> Diversion<'site> {
     /// Of the file with that path, seen from the system's root.
-    pub fn of(system: &'system System, path: &Path) -> Diversion<'system> {
+    pub fn of(site: &'site Site, path: &Path) -> Diversion<'site> {
+        Diversion { site, path: path.to_owned(), kept: Diversion::kept_beside(path) }
+    }
+
+    /// Where the distribution's file of that path then is, seen from the system's root.
+    pub fn kept_beside(path: &Path) -> PathBuf {
         let mut kept = path.as_os_str().to_owned();
         kept.push(".distrib");
-        Diversion { system, path: path.to_owned(), kept: kept.into() }
+        kept.into()
     }
 
     /// The file, as this process reaches it.
     pub fn file(&self) -> PathBuf {
-        self.system.at(&self.path)
+        self.site.at(&self.path)
     }
 
     /// Where the distribution's then is, as this process reaches it.
     pub fn kept(&self) -> PathBuf {
-        self.system.at(&self.kept)
+        self.site.at(&self.kept)
     }
 
     /// Whether dpkg has it; an error if it has another of the same file.
@@ -70,8 +76,8 @@ impl<'system> Diversion<'system> {
     fn command(&self) -> Command {
         let mut command = Command::new("dpkg-divert");
         command.env("LC_ALL", "C");
-        if !self.system.is_machine() {
-            command.arg("--root").arg(self.system.root());
+        if !self.site.is_machine() {
+            command.arg("--root").arg(self.site.root());
         }
         command
     }

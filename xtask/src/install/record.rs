@@ -1,12 +1,13 @@
 //! What an installation has changed, noted before it does, for whoever repairs or undoes it.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::site::Site;
 use super::steps::{Content, Steps, draft_beside};
-use super::system::System;
 
 /// How our plugin gets the place of the distribution's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Record {
     pub driver_file: Option<PathBuf>,
     /// Whether that one was there before.
     pub had_driver_file: bool,
+    /// What else is put there, where nothing was: `irdma-check` and manual pages.
+    pub added: Vec<PathBuf>,
     /// Folders that are made, outer ones first.
     pub folders: Vec<PathBuf>,
 }
@@ -40,23 +43,24 @@ const FIRST_LINE: &str = "installation of the irdma provider, form 1";
 
 impl Record {
     /// The name of a file of the installation's own.
-    pub fn file(system: &System, name: &str) -> PathBuf {
-        system.at(&system.own).join(name)
+    pub fn file(site: &Site, name: &str) -> PathBuf {
+        site.at(&site.own).join(name)
     }
 
     /// That of the system; `None` if nothing is installed.
-    pub fn read(system: &System) -> Result<Option<Record>> {
-        let file = Record::file(system, RECORD);
-        if !file.exists() {
-            return Ok(None);
-        }
-        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    pub fn read(site: &Site) -> Result<Option<Record>> {
+        let file = Record::file(site, RECORD);
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| file.display().to_string()),
+        };
         Record::parse(&text).map(Some).with_context(|| file.display().to_string())
     }
 
     /// Notes it.
-    pub fn write(&self, system: &System, steps: &mut Steps) -> Result<()> {
-        let file = Record::file(system, RECORD);
+    pub fn write(&self, site: &Site, steps: &mut Steps) -> Result<()> {
+        let file = Record::file(site, RECORD);
         steps.replace(&file, &draft_beside(&file), &Content::new(self.text()))
     }
 
@@ -70,6 +74,9 @@ impl Record {
             let key = if self.had_driver_file { "changed" } else { "made" };
             text.push_str(&format!("{key}={}\n", file.display()));
         }
+        for file in &self.added {
+            text.push_str(&format!("added={}\n", file.display()));
+        }
         for folder in &self.folders {
             text.push_str(&format!("folder={}\n", folder.display()));
         }
@@ -79,7 +86,8 @@ impl Record {
     fn parse(text: &str) -> Result<Record> {
         let mut lines = text.lines();
         ensure!(lines.next() == Some(FIRST_LINE), "it is not what this version writes");
-        let (mut method, mut plugin, mut driver_file, mut folders) = (None, None, None, Vec::new());
+        let (mut method, mut plugin, mut driver_file) = (None, None, None);
+        let (mut added, mut folders) = (Vec::new(), Vec::new());
         let mut had_driver_file = false;
         for line in lines {
             let absolute = |value: &str| -> Result<PathBuf> {
@@ -94,12 +102,13 @@ impl Record {
                     driver_file = Some(absolute(value)?);
                     had_driver_file = key == "changed";
                 }
+                Some(("added", value)) => added.push(absolute(value)?),
                 Some(("folder", value)) => folders.push(absolute(value)?),
                 _ => bail!("unknown line {line}"),
             }
         }
         let (method, plugin) = (method.context("no method")?, plugin.context("no plugin")?);
-        Ok(Record { method, plugin, driver_file, had_driver_file, folders })
+        Ok(Record { method, plugin, driver_file, had_driver_file, added, folders })
     }
 }
 
@@ -117,6 +126,7 @@ mod tests {
                     plugin: "/usr/lib64/libirdma-rdmav34.so".into(),
                     driver_file: driver_file.map(PathBuf::from),
                     had_driver_file,
+                    added: vec!["/usr/local/bin/a".into()],
                     folders: vec!["/etc/a b".into(), "/etc/a b/c".into()],
                 };
                 assert_eq!(Record::parse(&record.text()).unwrap(), record);

@@ -13,6 +13,14 @@ use crate::workspace::read;
 /// Carries out changes; in tests, only so many of them.
 pub struct Steps {
     left: usize,
+    end: End,
+}
+
+/// How it ends before the change after those.
+enum End {
+    Error,
+    #[cfg(test)]
+    Kill,
 }
 
 /// Stands for a kill: nothing is undone.
@@ -30,17 +38,30 @@ impl std::error::Error for Killed {}
 impl Steps {
     /// Without an end.
     pub fn all() -> Steps {
-        Steps { left: usize::MAX }
+        Steps { left: usize::MAX, end: End::Error }
     }
 
-    /// Is killed before the change after so many.
+    /// As if killed before the change after so many.
     #[cfg(test)]
     pub fn first(count: usize) -> Steps {
-        Steps { left: count }
+        Steps { left: count, end: End::Error }
+    }
+
+    /// Has the system kill this process there.
+    #[cfg(test)]
+    pub fn until_kill(count: usize) -> Steps {
+        Steps { left: count, end: End::Kill }
     }
 
     fn next(&mut self) -> Result<()> {
-        self.left = self.left.checked_sub(1).ok_or(Killed)?;
+        match (self.left.checked_sub(1), &self.end) {
+            (Some(left), _) => self.left = left,
+            (None, End::Error) => return Err(Killed.into()),
+            #[cfg(test)]
+            (None, End::Kill) => {
+                rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
+            }
+        }
         Ok(())
     }
 
@@ -96,9 +117,12 @@ impl Steps {
     /// the old or the new one, whole. `draft` is its name until then, on the same file system.
     pub fn replace(&mut self, file: &Path, draft: &Path, content: &Content) -> Result<()> {
         self.next()?;
-        let write = || -> Result<()> {
+        let mut write = || -> Result<()> {
             let mut out = File::create(draft)?;
-            out.write_all(&content.bytes)?;
+            let (half, rest) = content.bytes.split_at(content.bytes.len() / 2);
+            out.write_all(half)?;
+            self.next()?;
+            out.write_all(rest)?;
             out.set_permissions(Permissions::from_mode(content.mode))?;
             if let Some(times) = content.times {
                 out.set_times(times)?;
@@ -106,7 +130,13 @@ impl Steps {
             out.sync_all()?;
             Ok(())
         };
-        write().with_context(|| format!("cannot write {}", draft.display()))?;
+        if let Err(error) = write() {
+            if !error.is::<Killed>() {
+                // Of a full disk, what comes next may need the room.
+                let _ = fs::remove_file(draft);
+            }
+            return Err(error.context(format!("cannot write {}", draft.display())));
+        }
         self.rename(draft, file)
     }
 
@@ -130,6 +160,11 @@ impl Content {
     /// A new file that everybody can read.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Content {
         Content { bytes: bytes.into(), mode: 0o644, times: None }
+    }
+
+    /// A new program that everybody can start.
+    pub fn program(bytes: impl Into<Vec<u8>>) -> Content {
+        Content { mode: 0o755, ..Content::new(bytes) }
     }
 
     /// That of a file, to put it back one day.

@@ -1,23 +1,26 @@
 //! What a system says about itself: its libibverbs, and where that looks for plugins and driver files.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::layout::{Layout, of_version, triplet};
+use super::elf;
+use super::site::{DISTRIBUTIONS, Site, libraries};
+use crate::layout::{Layout, of_version};
 
 /// A system to install on: this machine, or one whose root is a folder.
 #[derive(Debug)]
 pub struct System {
-    /// Its root.
-    root: PathBuf,
-    /// Folder of the installation's own, beside that of plugins, seen from the root.
-    pub own: PathBuf,
+    /// Where in it.
+    pub site: Site,
     /// The layout of its libibverbs.
     pub layout: &'static Layout,
     /// The version of that.
     pub version: String,
+    /// The processor that it is for, as ELF files name it; `None` if it is no such file.
+    pub machine: Option<u16>,
     /// Where libibverbs looks for the plugin of irdma, seen from the root.
     pub plugin: PathBuf,
     /// The folder of driver files, seen from the root.
@@ -26,11 +29,19 @@ pub struct System {
     pub has_dpkg: bool,
 }
 
+impl Deref for System {
+    type Target = Site;
+
+    fn deref(&self) -> &Site {
+        &self.site
+    }
+}
+
 impl System {
     /// The system whose root is `root`, with the libibverbs that is installed below `prefix`.
     pub fn find(root: &Path, prefix: Option<&Path>) -> Result<System> {
         let root = root.canonicalize().with_context(|| format!("no folder {}", root.display()))?;
-        let library = library(&root, prefix)?;
+        let (site, library) = library(&root, prefix)?;
         let name = library.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let version = name
             .strip_prefix("libibverbs.so.")
@@ -48,37 +59,22 @@ impl System {
             places.pabi,
             layout.pabi
         );
-        let libraries = places.plugins.parent().context("libibverbs looks for plugins in /")?;
-        let has_dpkg = prefix.is_none() && root.join("var/lib/dpkg/status").exists();
+        let is_distributions = prefix.is_none_or(|prefix| prefix == Path::new(DISTRIBUTIONS));
+        let has_dpkg = is_distributions && root.join("var/lib/dpkg/status").exists();
         Ok(System {
-            own: libraries.join("irdma-provider"),
             layout,
             version,
+            machine: elf::machine(&bytes),
             plugin: places.plugins.join(format!("libirdma-rdmav{}.so", layout.pabi)),
             drivers: places.drivers,
             has_dpkg,
-            root,
+            site,
         })
-    }
-
-    /// A path of the system, as this process reaches it.
-    pub fn at(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
-    }
-
-    /// Whether it is the machine itself.
-    pub fn is_machine(&self) -> bool {
-        self.root == Path::new("/")
-    }
-
-    /// Its root.
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 
     /// The driver files that name an irdma driver, with what they say.
     pub fn driver_files(&self) -> Result<Vec<(PathBuf, String)>> {
-        let folder = self.at(&self.drivers);
+        let folder = self.behind(&self.drivers);
         if !folder.exists() {
             return Ok(Vec::new());
         }
@@ -107,23 +103,29 @@ fn names_irdma(line: &str) -> bool {
         })
 }
 
-/// libibverbs itself: the file behind `libibverbs.so.1`.
-fn library(root: &Path, prefix: Option<&Path>) -> Result<PathBuf> {
-    let folder = prefix.unwrap_or(Path::new("/usr"));
-    let folder = root.join(folder.strip_prefix("/").unwrap_or(folder));
-    let candidates = [format!("lib/{}", triplet()), "lib64".to_owned(), "lib".to_owned()];
-    for candidate in &candidates {
-        let link = folder.join(candidate).join("libibverbs.so.1");
-        if let Ok(library) = link.canonicalize() {
-            ensure!(library.starts_with(root), "{} leads out of {}", link.display(), root.display());
-            return Ok(library);
+/// libibverbs itself: the file behind `libibverbs.so.1`; and where an installation beside it has its own.
+fn library(root: &Path, prefix: Option<&Path>) -> Result<(Site, PathBuf)> {
+    let candidates = libraries(prefix);
+    for folder in &candidates {
+        let site = Site::beside(root, folder);
+        let library = site.behind(&folder.join("libibverbs.so.1"));
+        if library.is_file() {
+            return Ok((site, library));
         }
     }
     bail!(
         "no libibverbs.so.1 in {}: install the distribution's rdma-core first (Debian: libibverbs1, Fedora: \
-         libibverbs), or name another place by --prefix or --destdir",
-        candidates.map(|candidate| folder.join(candidate).display().to_string()).join(", ")
+         libibverbs), or name another place by --prefix or --destdir; into a folder without libibverbs, from \
+         which a package is to be made, --destdir installs with --layout and --libdir",
+        candidates
+            .map(|folder| root.join(folder.strip_prefix("/").unwrap_or(&folder)).display().to_string())
+            .join(", ")
     )
+}
+
+/// Whether a libibverbs is there.
+pub fn has_library(root: &Path, prefix: Option<&Path>) -> bool {
+    root.canonicalize().is_ok_and(|root| library(&root, prefix).is_ok())
 }
 
 /// What libibverbs was built to look at.

@@ -1,5 +1,11 @@
 //! Installations on folders that look like systems: whole, interrupted at every point, refused.
 
+mod dpkg;
+mod faults;
+mod killed;
+mod links;
+mod staged;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -7,9 +13,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::changes;
+use super::changes::{self, Parcel};
+use super::site::Site;
 use super::steps::{Killed, Steps};
 use super::system::System;
+use super::tools::{self, Tool};
 use crate::layout::triplet;
 
 const OURS: &[u8] = b"our plugin";
@@ -38,13 +46,26 @@ const SYSTEMS: [Has; 5] = [
     Has { dpkg: false, plugin: false, driver_file: false },
 ];
 
+/// A new one for a test of that name; in memory if there is such a place: each step waits until its file is kept.
+fn folder_for(name: &str) -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let folders = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    let folder = folders.join(format!("irdma-install-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
 impl Root {
     fn new(name: &str, has: Has) -> Root {
-        let folder = std::env::temp_dir().join(format!("irdma-install-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
+        Root::in_folder(folder_for(name), has)
+    }
+
+    fn in_folder(folder: PathBuf, has: Has) -> Root {
         let libraries = if has.dpkg { "usr/lib/multiarch" } else { "usr/lib64" };
         let root = Root { folder, libraries };
         fs::create_dir_all(root.folder.join("etc")).unwrap();
+        fs::create_dir_all(root.folder.join("usr/local/bin")).unwrap();
         root.put_library("1.14.44.0", 34);
         if has.plugin {
             root.put(&root.plugin(), THEIRS);
@@ -68,8 +89,10 @@ impl Root {
     /// libibverbs, as far as it is looked at. Multiarch as on this machine.
     fn put_library(&self, version: &str, pabi: u32) {
         let libraries = self.libraries();
-        let text =
-            format!("ELF\0/etc/libibverbs.d\0/{}/libibverbs/lib%s-rdmav{pabi}.so\0", libraries.display());
+        let text = format!(
+            "\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0/etc/libibverbs.d\0/{}/libibverbs/lib%s-rdmav{pabi}.so\0",
+            libraries.display()
+        );
         let file = libraries.join(format!("libibverbs.so.{version}"));
         self.put(&file, &text);
         let link = self.folder.join(libraries).join("libibverbs.so.1");
@@ -101,17 +124,11 @@ impl Root {
     }
 
     fn install_this(&self, plugin: &[u8], steps: &mut Steps) -> Result<()> {
-        changes::install(&self.system(), plugin, steps, |file| {
-            if fs::read(file)? != plugin {
-                bail!("{} is not the plugin", file.display());
-            }
-            Ok(())
-        })
-        .map(|_| ())
+        install(&self.folder, plugin, steps)
     }
 
     fn uninstall(&self, steps: &mut Steps) -> Result<bool> {
-        changes::uninstall(&self.system(), steps)
+        uninstall(&self.folder, steps)
     }
 
     /// Every file, folder and link: what it is, what is in it, its mode, and when a file was changed.
@@ -132,9 +149,9 @@ impl Root {
                     format!("file {:o} of {}: {text}", properties.mode(), properties.mtime_nsec())
                 };
                 let path = path.strip_prefix(&self.folder).unwrap().to_owned();
-                // dpkg writes the list of diversions anew, and keeps a copy.
+                // dpkg writes the list of diversions anew, keeps a copy, and may leave what it could not finish.
                 match path.to_str().unwrap() {
-                    "var/lib/dpkg/diversions-old" => {}
+                    "var/lib/dpkg/diversions-old" | "var/lib/dpkg/diversions-new" => {}
                     "var/lib/dpkg/diversions" => {
                         let (_, text) = what.split_once(": ").unwrap();
                         found.insert(path, text.to_owned());
@@ -159,12 +176,13 @@ impl Root {
 
     /// What holds at every moment: libibverbs finds whole files only, and a plugin if it ever did.
     fn is_usable(&self, has: Has) {
-        match fs::read(self.folder.join(self.plugin())) {
+        let system = self.system();
+        match fs::read(system.at(&Path::new("/").join(self.plugin()))) {
             Ok(bytes) => assert!(bytes == OURS || bytes == THEIRS.as_bytes(), "half a plugin"),
             Err(_) => assert!(!has.plugin, "no plugin"),
         }
-        let own = self.folder.join(self.libraries()).join("irdma-provider");
-        for (file, text) in self.system().driver_files().unwrap() {
+        let own = system.at(&system.own);
+        for (file, text) in system.driver_files().unwrap() {
             assert_eq!(file, Path::new("/etc/libibverbs.d/irdma.driver"));
             let last = text.lines().last().unwrap();
             let is_ours = last.contains("irdma-provider/libirdma");
@@ -178,6 +196,31 @@ impl Drop for Root {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn install(root: &Path, plugin: &[u8], steps: &mut Steps) -> Result<()> {
+    let parcel = Parcel { plugin, tools: &tools() };
+    changes::install(&System::find(root, None)?, &parcel, steps, |file| {
+        if fs::read(file)? != plugin {
+            bail!("{} is not the plugin", file.display());
+        }
+        Ok(())
+    })
+    .map(|_| ())
+}
+
+fn uninstall(root: &Path, steps: &mut Steps) -> Result<bool> {
+    let mut was_installed = false;
+    for site in Site::all(root, None)? {
+        was_installed |= changes::uninstall(&site, steps)?;
+    }
+    Ok(was_installed)
+}
+
+/// As they come with the plugin, with one page only, into folders of which the system has the first.
+fn tools() -> Vec<Tool> {
+    let folder = tools::folder(None);
+    tools::tools(&folder, b"our program".into(), vec![("irdma-check.1", "our page".to_owned())])
 }
 
 fn is_killed(result: &Result<()>) -> bool {
@@ -329,7 +372,9 @@ fn a_plugin_that_does_not_load_leaves_nothing() {
     for has in SYSTEMS {
         let root = Root::new("broken", has);
         let before = root.look();
-        let result = changes::install(&root.system(), OURS, &mut Steps::all(), |_| bail!("it does not load"));
+        let parcel = Parcel { plugin: OURS, tools: &tools() };
+        let result =
+            changes::install(&root.system(), &parcel, &mut Steps::all(), |_| bail!("it does not load"));
         assert!(format!("{:#}", result.unwrap_err()).contains("everything is as before"));
         assert_eq!(root.look(), before, "{has:?}");
     }
@@ -348,6 +393,8 @@ fn what_is_in_the_way_is_refused_and_left_alone() {
         (|root| root.put(Path::new("etc/libibverbs.d/irdma.driver"), "# driver irdma\n"), "turned it off"),
         (|root| root.put(Path::new("etc/libibverbs.d/irdma.driver"), "driver /x/irdma\n"), "by its path"),
         (|root| root.put(&root.plugin(), "our plugin"), "already"),
+        (|root| root.put(Path::new("usr/local/bin/irdma-check"), "another's"), "by other means"),
+        (|root| root.put(Path::new("var/lib/dpkg/diversions"), "/a\n/b\n"), "dpkg-divert"),
         (
             |root| {
                 let plugin = root.folder.join(root.plugin());

@@ -13,7 +13,7 @@ use crate::plugin::Plugin;
 use crate::workspace::{read, root, target};
 
 /// Packs a plugin: the same bytes for the same commit and plugin.
-pub fn build(plugin: &Plugin) -> Result<PathBuf> {
+pub fn build(plugin: &Plugin, maintainer: &str) -> Result<PathBuf> {
     let architecture = read(Command::new("dpkg").arg("--print-architecture"))?;
     let architecture = architecture.trim();
     let version = version(plugin);
@@ -28,7 +28,7 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
         ("VERSION", &version),
         ("ARCHITECTURE", architecture),
         ("PLUGIN", &installed),
-        ("REPLACED", &format!("{installed}.distrib")),
+        ("MAINTAINER", maintainer),
         ("SIZE", &kibibytes.to_string()),
         ("DEPENDS", &dependencies(plugin.layout, &[&plugin.library, &program])?),
         ("BSD", &bsd()?),
@@ -42,7 +42,7 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
     put(&tree, &format!("{documents}/copyright"), from("deb/copyright")?.as_bytes(), 0o644)?;
     let changes = put(&tree, &format!("{documents}/changelog"), from("deb/changelog")?.as_bytes(), 0o644)?;
     compress(&[changes])?;
-    put_common(&tree, &program, &values)?;
+    put_common(&tree, &program, &installed, &format!("{installed}.distrib"))?;
     let sums = "find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum";
     let sums = read(Command::new("sh").current_dir(&tree).args(["-c", sums]))?;
     put(&tree, "DEBIAN/md5sums", sums.as_bytes(), 0o644)?;

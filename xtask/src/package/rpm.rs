@@ -16,10 +16,11 @@ use crate::{checker, packages};
 pub const FOLDER: &str = "/usr/lib64/irdma-provider";
 
 /// Packs a plugin: the same bytes for the same commit and plugin.
-pub fn build(plugin: &Plugin) -> Result<PathBuf> {
+pub fn build(plugin: &Plugin, maintainer: &str) -> Result<PathBuf> {
     packages::install(packages::RPM)?;
     let version = version(plugin);
     let name = format!("libirdma-rdmav{}.so", plugin.layout.pabi);
+    let installed = format!("{FOLDER}/{name}");
     let work = target().join("package-rpm");
     let _ = fs::remove_dir_all(&work);
     let files = work.join("files");
@@ -30,13 +31,13 @@ pub fn build(plugin: &Plugin) -> Result<PathBuf> {
         ("FILES", &files.to_string_lossy()),
         ("LICENSES", &licenses.to_string_lossy()),
         ("FOLDER", FOLDER),
-        ("PLUGIN", &format!("{FOLDER}/{name}")),
-        ("REPLACED", &format!("/usr/lib64/libibverbs/{name}")),
+        ("PLUGIN", &installed),
+        ("MAINTAINER", maintainer),
         ("FIRST", &plugin.layout.first.to_string()),
         ("NEXT", &(plugin.layout.last + 1).to_string()),
     ];
-    put(&files, &format!("{FOLDER}/{name}"), &fs::read(&plugin.library)?, 0o755)?;
-    put_common(&files, &checker::build()?, &values)?;
+    put(&files, &installed, &fs::read(&plugin.library)?, 0o755)?;
+    put_common(&files, &checker::build()?, &installed, &format!("/usr/lib64/libibverbs/{name}"))?;
     let specification = put(&work, "package.spec", filled("rpm/package.spec", &values)?.as_bytes(), 0o644)?;
     let made = pack(&specification, &work)?;
     let package = target().join(made.file_name().unwrap_or_default());

@@ -1,5 +1,6 @@
 //! Other suites' rdma-core: the plugin in each suite's own `/usr`, and the wrong plugin there.
 
+mod command;
 mod rpm;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use crate::process::{self, Finished, Running};
 use crate::sim::{Device, Provider, Simulator};
 use crate::suites::{self, SUITES};
 use crate::workspace::read;
-use crate::{install, package, packages};
+use crate::{package, packages};
 
 /// Longest time one program may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -108,7 +109,7 @@ pub fn check(session: &mut Session) {
 /// Debian's own look at the package for this machine.
 fn lint(folder: &Path) -> Result<Verdict> {
     packages::install(packages::LINTIAN)?;
-    let package = package::deb::build(&plugin::build(None)?)?;
+    let package = package::deb::build(&plugin::build(None)?, package::NOBODY)?;
     let mut lintian = Command::new("lintian");
     lintian.args(["--display-info", "--fail-on", "error,warning,info"]);
     // Of C's functions with lengths that the compiler knows: there are none.
@@ -227,23 +228,14 @@ impl Place {
         Ok(())
     }
 
-    /// By our own command.
-    fn installs(&self, simulator: &Simulator, folder: &Path) -> Result<()> {
-        let take = |root: &Path| {
-            ensure!(install::out_of(root)?, "nothing was installed");
-            Ok(())
-        };
-        self.replaces(simulator, folder, |root| install::into(root, &self.plugin), take)
-    }
-
     /// By a package; a second build of it has the same bytes.
     fn packages(&self, simulator: &Simulator, folder: &Path) -> Result<()> {
         let plugin =
             Plugin { layout: self.layout, library: self.plugin.clone(), unstripped: self.plugin.clone() };
         let package = folder.join("package.deb");
-        fs::copy(package::deb::build(&plugin)?, &package)?;
+        fs::copy(package::deb::build(&plugin, package::NOBODY)?, &package)?;
         ensure!(
-            fs::read(package::deb::build(&plugin)?)? == fs::read(&package)?,
+            fs::read(package::deb::build(&plugin, package::NOBODY)?)? == fs::read(&package)?,
             "a second build has other bytes"
         );
         let dpkg = |root: &Path, words: &[&str]| {

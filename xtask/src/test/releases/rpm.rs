@@ -52,8 +52,8 @@ impl Place {
         let plugin =
             Plugin { layout: self.layout, library: self.plugin.clone(), unstripped: self.plugin.clone() };
         let package = folder.join("package.rpm");
-        fs::rename(rpm::build(&plugin)?, &package)?;
-        let second = rpm::build(&plugin)?;
+        fs::rename(rpm::build(&plugin, package::NOBODY)?, &package)?;
+        let second = rpm::build(&plugin, package::NOBODY)?;
         ensure!(fs::read(second)? == fs::read(&package)?, "a second build has other bytes");
         let package = &*package.to_string_lossy();
 
