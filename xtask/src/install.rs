@@ -25,6 +25,10 @@ use site::Site;
 use steps::Steps;
 use system::System;
 
+/// What to do where the plugin cannot be built from here.
+const NAME_IT: &str =
+    "no plugin for it can be built here; --plugin names one that `cargo xtask build --root DIR` has built";
+
 /// Where to install.
 #[derive(clap::Args)]
 pub struct Place {
@@ -66,7 +70,7 @@ pub fn install(options: &Options) -> Result<ExitCode> {
         Some(file) => file.clone(),
         None => {
             packages::install(packages::BUILD)?;
-            plugin::of_layout(system.layout)?.library
+            plugin::of_layout(system.layout).context(NAME_IT)?.library
         }
     };
     for path in put(&system, &plugin, &options.checker()?, &folder)? {

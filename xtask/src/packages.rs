@@ -43,7 +43,8 @@ pub fn install<'a>(packages: impl IntoIterator<Item = &'a &'static str>) -> Resu
     println!("Installing: {list}");
     let apt = || {
         let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet=2");
+        // Another program of the machine may be installing just now.
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(["--quiet=2", "-o", "DPkg::Lock::Timeout=120"]);
         command
     };
     read(apt().arg("update")).context("the package lists cannot be had: is there a network?")?;

@@ -372,6 +372,31 @@ fn undo_driver_file(site: &Site, record: &Record, steps: &mut Steps) -> Result<(
             steps.remove(&file)?;
         }
     }
+    if record.method == Method::DriverFile {
+        remove_our_line(site, record, &draft, steps)?;
+    }
+    Ok(())
+}
+
+/// From whatever other driver file has it: rpm keeps a changed one under another name when it erases its package,
+/// and libibverbs reads that too.
+fn remove_our_line(site: &Site, record: &Record, draft: &Path, steps: &mut Steps) -> Result<()> {
+    let folder = record.driver_file.as_ref().and_then(|file| file.parent());
+    let Some(Ok(entries)) = folder.map(|folder| fs::read_dir(site.behind(folder))) else { return Ok(()) };
+    let line = our_line(record);
+    for entry in entries {
+        let file = entry?.path();
+        if !file.symlink_metadata()?.is_file() {
+            continue;
+        }
+        let mut content = Content::of(&file)?;
+        if let Ok(text) = str::from_utf8(&content.bytes)
+            && text.contains(&line)
+        {
+            content.bytes = text.replace(&line, "").into();
+            steps.replace(&file, draft, &content)?;
+        }
+    }
     Ok(())
 }
 

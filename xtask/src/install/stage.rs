@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::Mode;
 
 use super::site::{DISTRIBUTIONS, Site};
-use super::steps::{Content, Steps, draft_beside};
+use super::steps::{Content, Steps, draft_beside, is_there};
 use super::{Options as Installation, elf, system, tools};
 use crate::workspace::root;
 use crate::{inspect, package, packages, plugin};
@@ -54,21 +54,12 @@ pub struct Stage<'options> {
 impl Stage<'_> {
     /// Puts everything there. Nothing is recorded: what is not wanted any more goes with the folder.
     pub fn fill(&self, folder: &Path, prefix: Option<&Path>, options: &Installation) -> Result<ExitCode> {
-        ensure!(
-            folder != Path::new("/"),
-            "--layout is for a folder to make a package from: --destdir names it"
-        );
-        if system::has_library(folder, prefix) {
-            bail!(
-                "{} has a libibverbs, which tells its layout and folders: leave --layout away",
-                folder.display()
-            );
-        }
+        self.refuse(folder, prefix)?;
         let file = match &options.plugin {
             Some(file) => file.clone(),
             None => {
                 packages::install(packages::BUILD)?;
-                plugin::of_layout(self.layout)?.library
+                plugin::of_layout(self.layout).context(super::NAME_IT)?.library
             }
         };
         inspect::symbols(&file, self.layout)
@@ -81,6 +72,29 @@ impl Stage<'_> {
             println!("staged {}", path.display());
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Refuses a folder that has more to tell than this was told.
+    pub(super) fn refuse(&self, folder: &Path, prefix: Option<&Path>) -> Result<()> {
+        ensure!(
+            folder != Path::new("/"),
+            "--layout is for a folder to make a package from: --destdir names it"
+        );
+        if system::has_library(folder, prefix) {
+            bail!(
+                "{} has a libibverbs, which tells its layout and folders: leave --layout away",
+                folder.display()
+            );
+        }
+        let marks = ["etc/os-release", "usr/lib/os-release", "var/lib/dpkg/status", "var/lib/rpm"];
+        if let Some(mark) = marks.iter().find(|mark| is_there(&folder.join(mark))) {
+            bail!(
+                "{} has {mark}: it is a system, and no folder to make a package from. Installed there, nothing could \
+                 be taken back; it lacks libibverbs",
+                folder.display()
+            );
+        }
+        Ok(())
     }
 
     /// Says what it has put where, seen from the folder.

@@ -477,3 +477,31 @@ fn what_somebody_changed_since_is_not_lost() {
     assert_eq!(root.look_at_content().get(&root.plugin()), before.get(&root.plugin()));
     assert_eq!(root.look_at_content().get(&kept), before.get(&kept));
 }
+
+#[test]
+fn without_dpkg_uninstalling_needs_no_libibverbs_either() {
+    for name in ["irdma.driver", "irdma.driver.rpmsave"] {
+        let root = Root::new("erased", SYSTEMS[2]);
+        let before = root.look();
+        let drivers = root.folder.join("etc/libibverbs.d");
+        let libraries = root.folder.join(root.libraries());
+        root.install(&mut Steps::all()).unwrap();
+        let ours = fs::read_to_string(drivers.join("irdma.driver")).unwrap();
+        assert!(ours.contains("irdma-provider"));
+        // As rpm does when it erases the package, or leaves the file if that is nobody's.
+        fs::rename(drivers.join("irdma.driver"), drivers.join(name)).unwrap();
+        fs::remove_dir_all(libraries.join("libibverbs")).unwrap();
+        for file in ["libibverbs.so.1", "libibverbs.so.1.14.44.0"] {
+            fs::remove_file(libraries.join(file)).unwrap();
+        }
+        assert!(root.uninstall(&mut Steps::all()).unwrap());
+        let left = fs::read_to_string(drivers.join(name)).unwrap();
+        assert_eq!(left.trim_end(), "# comment\ndriver irdma", "{name}");
+        let of_libibverbs = |path: &Path| path.to_string_lossy().contains("libibverbs");
+        let others = |look: BTreeMap<PathBuf, String>| -> Vec<_> {
+            look.into_iter().filter(|(path, _)| !of_libibverbs(path)).collect()
+        };
+        assert_eq!(others(root.look()), others(before), "{name}");
+        assert!(!root.uninstall(&mut Steps::all()).unwrap());
+    }
+}

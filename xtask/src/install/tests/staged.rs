@@ -16,6 +16,7 @@ fn a_folder_without_libibverbs_gets_the_files_of_a_package_and_nothing_else() {
         format!("{:#}", System::find(folder.parent().unwrap(), None).unwrap_err())
             .contains("--layout and --libdir")
     );
+    stage.refuse(&folder, None).unwrap();
     let put = || stage.put(&folder, None, OURS.into(), b"our program".into()).unwrap();
     let paths = put();
     let root = Root { folder: folder.clone(), libraries: "" };
@@ -39,4 +40,19 @@ fn a_folder_without_libibverbs_gets_the_files_of_a_package_and_nothing_else() {
     assert!(!uninstall(&folder, &mut Steps::all()).unwrap());
     assert_eq!(root.look_at_content(), found);
     fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn a_folder_that_is_a_system_is_refused() {
+    let stage = Stage {
+        layout: plugin::of_number(34).unwrap(),
+        libraries: Path::new("/usr/lib64"),
+        configuration: Path::new("/etc"),
+    };
+    let reason = |root: &Root| stage.refuse(&root.folder, None).unwrap_err().to_string();
+    let root = Root::new("staged-system", SYSTEMS[0]);
+    assert!(reason(&root).contains("has a libibverbs"), "{}", reason(&root));
+    fs::remove_dir_all(root.folder.join("usr")).unwrap();
+    assert!(reason(&root).contains("it is a system"), "{}", reason(&root));
+    assert!(stage.refuse(Path::new("/"), None).unwrap_err().to_string().contains("--destdir"));
 }
