@@ -133,8 +133,9 @@ fn lock(site: &Site) -> Result<File> {
 
 /// Loads the plugin into a program of the system, which has it register at the system's libibverbs.
 fn check_by_loading(system: &System, file: &Path) -> Result<()> {
-    // As the system's programs see it.
-    let path = Path::new("/").join(file.strip_prefix(system.root())?);
+    // As the system's programs see them. Below a prefix, the loader would not find that libibverbs by itself.
+    let seen = |path: &Path| Ok::<_, anyhow::Error>(Path::new("/").join(path.strip_prefix(system.root())?));
+    let (library, plugin) = (seen(&system.library)?, seen(file)?);
     let mut command = Command::new("/usr/bin/env");
     if !system.is_machine() {
         let has_programs =
@@ -146,7 +147,8 @@ fn check_by_loading(system: &System, file: &Path) -> Result<()> {
         command = Command::new("chroot");
         command.arg(system.root()).arg("/usr/bin/env");
     }
-    command.arg(format!("LD_PRELOAD={}", path.display())).args(["LD_BIND_NOW=1", "true"]);
+    let objects = format!("LD_PRELOAD={}:{}", library.display(), plugin.display());
+    command.arg(objects).args(["LD_BIND_NOW=1", "true"]);
     let output = command.output().context("cannot start a program that loads the plugin")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success() && said.is_empty(), "the plugin does not load: {}", said.trim_end());

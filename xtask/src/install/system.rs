@@ -15,7 +15,9 @@ use crate::layout::{Layout, of_version};
 pub struct System {
     /// Where in it.
     pub site: Site,
-    /// The layout of its libibverbs.
+    /// Its libibverbs, as this process reaches it.
+    pub library: PathBuf,
+    /// The layout of that.
     pub layout: &'static Layout,
     /// The version of that.
     pub version: String,
@@ -68,6 +70,7 @@ impl System {
             plugin: places.plugins.join(format!("libirdma-rdmav{}.so", layout.pabi)),
             drivers: places.drivers,
             has_dpkg,
+            library,
             site,
         })
     }

@@ -94,6 +94,9 @@ pub fn check(session: &mut Session) {
         in_place("installed in the place of the distribution's", &|place, simulator, folder| {
             place.installs(simulator, folder)
         });
+        in_place("installed below a prefix", &|place, simulator, folder| {
+            place.installs_below_prefix(simulator, folder)
+        });
         in_place("packed, and installed by dpkg", &|place, simulator, folder| {
             place.packages(simulator, folder)
         });

@@ -1,7 +1,7 @@
 //! `cargo xtask install` and `uninstall` as commands on a suite's root: killed again and again, then whole.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal};
 
-use super::{LIMIT, Place};
+use super::{LIMIT, Place, copy_of_root};
 use crate::checker;
+use crate::layout::triplet;
 use crate::process;
 use crate::sim::{Provider, Simulator};
 use crate::workspace::read;
@@ -53,6 +54,36 @@ impl Place {
         };
         let take = |root: &Path| installation.run("uninstall", root).map(|_| ());
         self.replaces(simulator, folder, put, take)
+    }
+
+    /// Below a prefix is another libibverbs than the root's, this machine's: that is what the plugin is loaded with for
+    /// the check, which it would not pass with the root's.
+    pub(super) fn installs_below_prefix(&self, simulator: &Simulator, folder: &Path) -> Result<()> {
+        let root = copy_of_root(&self.root, folder)?;
+        let libraries = root.join("opt/rdma/lib");
+        fs::create_dir_all(&libraries)?;
+        let library = Path::new("/usr/lib").join(triplet()).join("libibverbs.so.1").canonicalize()?;
+        let name = library.file_name().context("a library has a name")?;
+        fs::copy(&library, libraries.join(name))?;
+        symlink(name, libraries.join("libibverbs.so.1"))?;
+        // Not a second name of the unpacked root's, as everything else there is.
+        let driver_file = root.join("etc/libibverbs.d/irdma.driver");
+        let text = fs::read(&driver_file)?;
+        fs::remove_file(&driver_file)?;
+        fs::write(&driver_file, text)?;
+        let installation = Installation { plugin: &simulator.plugin().library, checker: checker::quick()? };
+        let before = listing(&root)?;
+        let prefix = ["--prefix", "/opt/rdma"];
+        let said = read(installation.command("install", &root)?.args(prefix))?;
+        for path in ["opt/rdma/lib/irdma-provider/libirdma-rdmav", "opt/rdma/bin/irdma-check"] {
+            let line = format!("installed {}", root.join(path).display());
+            ensure!(said.contains(&line), "not installed: {path}\n{said}");
+        }
+        ensure!(!said.contains("not loaded"), "{said}");
+        read(installation.command("uninstall", &root)?.args(prefix))?;
+        ensure!(listing(&root)? == before, "not all is as before");
+        fs::remove_dir_all(&root)?;
+        Ok(())
     }
 }
 
