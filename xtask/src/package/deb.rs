@@ -36,8 +36,9 @@ pub fn build(plugin: &Plugin, maintainer: &str) -> Result<PathBuf> {
     let from = |name: &str| filled(name, &values);
     put(&tree, &installed, &fs::read(&plugin.library)?, 0o644)?;
     put(&tree, "DEBIAN/control", from("deb/control")?.as_bytes(), 0o644)?;
-    put(&tree, "DEBIAN/preinst", from("deb/preinst")?.as_bytes(), 0o755)?;
-    put(&tree, "DEBIAN/postrm", from("deb/postrm")?.as_bytes(), 0o755)?;
+    for script in ["preinst", "postinst", "postrm"] {
+        put(&tree, &format!("DEBIAN/{script}"), from(&format!("deb/{script}"))?.as_bytes(), 0o755)?;
+    }
     let documents = format!("usr/share/doc/{NAME}");
     put(&tree, &format!("{documents}/copyright"), from("deb/copyright")?.as_bytes(), 0o644)?;
     let changes = put(&tree, &format!("{documents}/changelog"), from("deb/changelog")?.as_bytes(), 0o644)?;

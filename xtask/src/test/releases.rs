@@ -1,6 +1,7 @@
 //! Other suites' rdma-core: the plugin in each suite's own `/usr`, and the wrong plugin there.
 
 mod command;
+mod deb;
 mod rpm;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use super::programs::rows;
 use super::session::{Session, Verdict};
 use crate::layout::Layout;
 use crate::newest::IN_ROOT;
-use crate::plugin::{self, Plugin};
+use crate::plugin;
 use crate::process::{self, Finished, Running};
 use crate::sim::{Device, Provider, Simulator};
 use crate::suites::{self, SUITES};
@@ -99,6 +100,9 @@ pub fn check(session: &mut Session) {
         });
         in_place("packed, and installed by dpkg", &|place, simulator, folder| {
             place.packages(simulator, folder)
+        });
+        in_place("packed, beside others and for another layout", &|place, _, folder| {
+            place.packages_and_others(folder)
         });
         in_place("packed, and installed by rpm", &|place, simulator, folder| {
             place.packages_for_rpm(simulator, folder)
@@ -202,14 +206,7 @@ impl Place {
         put: impl FnOnce(&Path) -> Result<PathBuf>,
         take: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<()> {
-        let root = copy_of_root(&self.root, folder)?;
-        let dpkg = root.join("var/lib/dpkg");
-        for folder in ["info", "updates", "triggers"] {
-            fs::create_dir_all(dpkg.join(folder))?;
-        }
-        fs::write(dpkg.join("status"), "")?;
-        fs::write(dpkg.join("available"), "")?;
-
+        let root = copy_for_dpkg(&self.root, folder)?;
         let path = put(&root)?;
         let file = root.join(path.strip_prefix("/")?);
         let distributions = self.root.join(path.strip_prefix("/")?);
@@ -225,50 +222,10 @@ impl Place {
 
         take(&root)?;
         ensure!(fs::read(&file)? == fs::read(&distributions)?, "{} is not as before", file.display());
-        let left = fs::read_to_string(dpkg.join("diversions"))?;
+        let left = fs::read_to_string(root.join("var/lib/dpkg/diversions"))?;
         ensure!(left.is_empty(), "a diversion is left: {left}");
         fs::remove_dir_all(&root)?;
         Ok(())
-    }
-
-    /// By a package; a second build of it has the same bytes.
-    fn packages(&self, simulator: &Simulator, folder: &Path) -> Result<()> {
-        let plugin =
-            Plugin { layout: self.layout, library: self.plugin.clone(), unstripped: self.plugin.clone() };
-        let package = folder.join("package.deb");
-        fs::copy(package::deb::build(&plugin, package::NOBODY)?, &package)?;
-        ensure!(
-            fs::read(package::deb::build(&plugin, package::NOBODY)?)? == fs::read(&package)?,
-            "a second build has other bytes"
-        );
-        let dpkg = |root: &Path, words: &[&str]| {
-            let mut command = Command::new("dpkg");
-            // The root's programs were unpacked, not installed: it knows no other package.
-            command.arg(format!("--root={}", root.display())).args(["--force-depends"]).args(words);
-            read(&mut command)
-        };
-        let path = package.to_string_lossy();
-        let put = |root: &Path| {
-            dpkg(root, &["--install", &path])?;
-            let files = dpkg(root, &["--listfiles", package::NAME])?;
-            let file =
-                files.lines().find(|line| line.ends_with(".so")).context("no plugin in the package")?;
-            let mut command = simulator.run(Provider::C);
-            command.args(["--gen", "3", "--", "unshare", "--mount", "sh", "-c", IN_ROOT]).arg(root);
-            let finished = process::run(command.arg("irdma-check"), &folder.join("check"), LIMIT)?;
-            let layout = self.layout.number;
-            let served =
-                format!("served by    irdma-provider {} (layout {layout})", env!("CARGO_PKG_VERSION"));
-            ensure!(finished.output.contains(&served), "{}", finished.explain());
-            Ok(PathBuf::from(file))
-        };
-        let take = |root: &Path| {
-            // As in an upgrade of the package, and then for good.
-            dpkg(root, &["--install", &path])?;
-            dpkg(root, &["--remove", package::NAME])?;
-            dpkg(root, &["--purge", package::NAME]).map(|_| ())
-        };
-        self.replaces(simulator, folder, put, take)
     }
 
     /// A plugin for another release under the name of this one's: libibverbs names it and the
@@ -308,6 +265,18 @@ fn copy_of_root(root: &Path, folder: &Path) -> Result<PathBuf> {
     for folder in ["bin", "lib", "lib64", "sbin"].iter().filter(|folder| !copy.join(folder).exists()) {
         symlink(Path::new("usr").join(folder), copy.join(folder))?;
     }
+    Ok(copy)
+}
+
+/// The same, for a dpkg that knows no package.
+fn copy_for_dpkg(root: &Path, folder: &Path) -> Result<PathBuf> {
+    let copy = copy_of_root(root, folder)?;
+    let dpkg = copy.join("var/lib/dpkg");
+    for folder in ["info", "updates", "triggers"] {
+        fs::create_dir_all(dpkg.join(folder))?;
+    }
+    fs::write(dpkg.join("status"), "")?;
+    fs::write(dpkg.join("available"), "")?;
     Ok(copy)
 }
 

@@ -88,9 +88,9 @@ impl Place {
 }
 
 /// The command, with what it would otherwise build.
-struct Installation<'place> {
-    plugin: &'place Path,
-    checker: PathBuf,
+pub(super) struct Installation<'place> {
+    pub(super) plugin: &'place Path,
+    pub(super) checker: PathBuf,
 }
 
 impl Installation<'_> {
@@ -105,7 +105,7 @@ impl Installation<'_> {
         Ok(command)
     }
 
-    fn run(&self, name: &str, root: &Path) -> Result<String> {
+    pub(super) fn run(&self, name: &str, root: &Path) -> Result<String> {
         read(&mut self.command(name, root)?)
     }
 
@@ -162,7 +162,7 @@ impl Installation<'_> {
 }
 
 /// What is in a folder: kinds, modes, sizes, numbers of names, targets of links. dpkg keeps a copy of its list of diversions.
-fn listing(root: &Path) -> Result<String> {
+pub(super) fn listing(root: &Path) -> Result<String> {
     let mut find = Command::new("find");
     find.arg(root).args(["!", "-name", "diversions*", "-printf", "%P %y %m %s %n %l\\n"]);
     let text = read(&mut find)?;

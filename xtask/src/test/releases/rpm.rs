@@ -71,6 +71,12 @@ impl Place {
         fs::write(system.driver_file(), "# no driver\n")?;
         system.refuses(package, "turned it off")?;
         fs::write(system.driver_file(), DISTRIBUTIONS)?;
+        // As `cargo xtask install` leaves it where libraries are in /usr/lib64.
+        let own = system.root.join(&rpm::FOLDER[1..]);
+        fs::create_dir_all(&own)?;
+        fs::write(own.join("record"), "")?;
+        system.refuses(package, "installed by other means")?;
+        fs::remove_dir_all(&own)?;
 
         let with_ours = format!("{DISTRIBUTIONS}\ndriver {}/libirdma\n", rpm::FOLDER);
         system.rpm(&["--install", package])?;
