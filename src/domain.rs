@@ -33,9 +33,18 @@ impl Users {
     }
 
     /// Refuses while there is one.
-    fn none_left(&self) -> Result<()> {
+    ///
+    /// # Safety
+    /// `context` is open.
+    unsafe fn none_left(&self, context: *mut ibv_context, object: &str) -> Result<()> {
         // Acquire: see `remove`.
-        if self.0.load(Ordering::Acquire) == 0 { Ok(()) } else { Err(Errno::BUSY) }
+        let left = self.0.load(Ordering::Acquire);
+        if left == 0 {
+            return Ok(());
+        }
+        let why = format_args!("{object}: {left} that were made with it are not destroyed yet");
+        // SAFETY: as the caller promises.
+        Err(unsafe { log::refused(context, Errno::BUSY, why) })
     }
 }
 
@@ -114,7 +123,9 @@ impl Domain {
 
     /// Refuses while something needs it; a parent domain lets go of what it joins.
     pub fn release(&self) -> Result<()> {
-        self.users.none_left()?;
+        let object = if self.is_parent() { "parent domain" } else { "PD" };
+        // SAFETY: a domain's context is open.
+        unsafe { self.users.none_left(self.pd.context, object)? };
         if let Some(parent) = &self.parent {
             // SAFETY: both are kept by the counts that go down here.
             unsafe {
@@ -142,7 +153,11 @@ impl Domain {
         if base.addr() == USE_DEFAULT {
             return Ok(None);
         }
-        let base = NonNull::new(base.cast::<u8>()).ok_or(Errno::NO_MEMORY)?;
+        let Some(base) = NonNull::new(base.cast::<u8>()) else {
+            let why = format_args!("parent domain: its allocator gives no memory of {length} bytes");
+            // SAFETY: the domain's context is open.
+            return Err(unsafe { log::refused(self.pd.context, Errno::NO_MEMORY, why) });
+        };
         let lent = Lent { base, context: self.pd.context, pd, allocator, resource };
         if !base.addr().get().is_multiple_of(alignment) {
             let why = format_args!("parent domain: its allocator gives {base:p}, not aligned to {alignment}");
@@ -192,17 +207,24 @@ unsafe impl Send for Lent {}
 unsafe impl Sync for Lent {}
 
 /// The program's functions, if it has given any.
-fn allocator_of(attributes: &ibv_parent_domain_init_attr) -> Result<Option<Allocator>> {
+///
+/// # Safety
+/// `context` is open.
+unsafe fn allocator_of(
+    context: *mut ibv_context,
+    attributes: &ibv_parent_domain_init_attr,
+) -> Result<Option<Allocator>> {
     let has = |mask| attributes.comp_mask & mask != 0;
     if !has(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
         return Ok(None);
     }
     let (Some(allocate), Some(free)) = (attributes.alloc, attributes.free) else {
-        return Err(Errno::INVALID);
+        let why = format_args!("parent domain: an allocator takes both functions, alloc and free");
+        // SAFETY: as the caller promises.
+        return Err(unsafe { log::refused(context, Errno::INVALID, why) });
     };
-    let context =
-        if has(IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) { attributes.pd_context } else { null_mut() };
-    Ok(Some(Allocator { allocate, free, context }))
+    let own = if has(IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) { attributes.pd_context } else { null_mut() };
+    Ok(Some(Allocator { allocate, free, context: own }))
 }
 
 unsafe extern "C" fn alloc_parent_domain(
@@ -213,8 +235,12 @@ unsafe extern "C" fn alloc_parent_domain(
     // SAFETY: libibverbs calls with an open context of ours and the program's attributes.
     unsafe {
         boundary::object(context, "alloc_parent_domain", || {
-            let attributes = attributes.as_ref().ok_or(Errno::INVALID)?;
-            let below = NonNull::new(attributes.pd.cast::<Domain>()).ok_or(Errno::INVALID)?;
+            let attributes = attributes.as_ref();
+            let below = attributes.and_then(|given| NonNull::new(given.pd.cast::<Domain>()));
+            let Some((attributes, below)) = attributes.zip(below) else {
+                let why = format_args!("parent domain: no attributes, or no PD in them");
+                return Err(log::refused(context, Errno::INVALID, why));
+            };
             let threads = NonNull::new(attributes.td.cast::<ThreadDomain>());
             let is_ours = below.as_ref().pd.context == context
                 && threads.is_none_or(|threads| threads.as_ref().td.context == context);
@@ -227,7 +253,7 @@ unsafe extern "C" fn alloc_parent_domain(
                 let why = format_args!("parent domain: a domain of another context");
                 return Err(log::refused(context, Errno::INVALID, why));
             }
-            let parent = Parent { below, threads, allocator: allocator_of(attributes)? };
+            let parent = Parent { below, threads, allocator: allocator_of(context, attributes)? };
             let pd = ibv_pd { context, handle: below.as_ref().pd.handle };
             let domain = Box::new(Domain { pd, parent: Some(parent), ..Domain::default() });
             let domain = Context::of(context).objects()?.adopt(domain)?;
@@ -260,7 +286,7 @@ unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
         let context = (*td).context;
         boundary::status(context, "dealloc_td", || {
             let threads = NonNull::new_unchecked(td.cast::<ThreadDomain>());
-            threads.as_ref().users.none_left()?;
+            threads.as_ref().users.none_left(context, "thread domain")?;
             Context::of(context).objects()?.take_back(threads);
             Ok(())
         })

@@ -5,6 +5,7 @@ use irdma_tests::context::{Context, Pd};
 use irdma_tests::cq::Cq;
 use irdma_tests::cq_ex::{CqEx, READERS};
 use irdma_tests::device::{Device, feature};
+use irdma_tests::domain::{self, Answer, Lender, ThreadDomain, parent, try_parent};
 use irdma_tests::fixtures::{Datagrams, Pair};
 use irdma_tests::log::Log;
 use irdma_tests::qp::{Qp, QpOptions};
@@ -74,6 +75,37 @@ fn refused_creations_say_why() {
         let flags = u64::from(READERS | IBV_WC_EX_WITH_CVLAN);
         CqEx::try_new(&context, None, &mut CqEx::attributes(16, flags)).err()
     });
+}
+
+fn refused_domains_say_why() {
+    let log = Log::of_libibverbs(ERRORS);
+    let pd = Pd::new(&Context::open());
+    let threads = ThreadDomain::new(pd.context());
+    let joined = parent(&pd, Some(&threads));
+    let nested = parent(&joined, None);
+    log.expect(&["PD", "1 that were made with it"], || assert_eq!(pd.refused_dealloc(), libc::EBUSY));
+    log.expect(&["parent domain", "not destroyed"], || assert_eq!(joined.refused_dealloc(), libc::EBUSY));
+    log.expect(&["thread domain", "not destroyed"], || assert_eq!(threads.refused_dealloc(), libc::EBUSY));
+    drop(nested);
+
+    let good = domain::attributes(&pd, None);
+    let refused = |mut attributes| try_parent(&pd, None, &mut attributes).err();
+    log.expect(&["parent domain", "no PD"], || {
+        let none = ibv_parent_domain_init_attr { pd: std::ptr::null_mut(), ..good };
+        assert_eq!(refused(none), Some(libc::EINVAL));
+    });
+    log.expect(&["parent domain", "both functions"], || {
+        let lacking =
+            ibv_parent_domain_init_attr { comp_mask: IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, ..good };
+        assert_eq!(refused(lacking), Some(libc::EINVAL));
+    });
+    let cq = Cq::new(pd.context(), 16);
+    for (answer, words) in [(Answer::Nothing, "no memory of"), (Answer::Misaligned, "not aligned to")] {
+        let lent = Lender::new(answer).parent(&pd);
+        log.expect(&["parent domain", "its allocator gives", words], || {
+            assert!(Qp::try_new(&lent, &cq, &cq, QpOptions::default()).is_err());
+        });
+    }
 }
 
 fn refused_sends_say_why() {
@@ -205,6 +237,7 @@ fn the_switch_off_shows_nothing() {
 /// The programs of this file.
 pub const TESTS: &[Test] = &[
     test!(refused_creations_say_why).fails_on_c(SILENT),
+    test!(refused_domains_say_why).fails_on_c("it has no parent domains"),
     test!(refused_sends_say_why).fails_on_c(SILENT),
     test!(refused_datagrams_say_why).fails_on_c(SILENT),
     test!(a_full_queue_is_told_on_request_only).fails_on_c(SILENT),
