@@ -85,6 +85,7 @@ impl Context {
     /// What it has from its first object on. Fails at the first one only.
     fn holdings(&self) -> Result<&Holdings> {
         self.holdings.get_or_make(|| {
+            process_barrier::register();
             // SAFETY: only the address is taken.
             let context = unsafe { &raw mut (*self.verbs.get()).context };
             Ok(Holdings {
@@ -199,7 +200,7 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
         }
         return Err(Errno::NOT_SUPPORTED);
     }
-    process_barrier::register();
+    process_barrier::register_early();
     // SAFETY: being opened.
     let Opened { capabilities, doorbell_key } = unsafe { negotiation::open(verbs)? };
     let doorbell = DevicePage::map(descriptor, doorbell_key)?;

@@ -6,7 +6,7 @@
 //! between store and load costs a poster as much as the rest of the post, so the rare side
 //! issues it for both (membarrier(2)).
 
-use core::ffi::{c_int, c_long};
+use core::ffi::{c_char, c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// `enum membarrier_cmd` of `linux/membarrier.h`
@@ -21,9 +21,24 @@ fn membarrier(command: c_int) -> c_long {
 /// Whether the kernel issues them for this process.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
+// SAFETY: a variable of the GNU C library, of this type.
+unsafe extern "C" {
+    /// Not 0 if the process surely has one thread.
+    safe static __libc_single_threaded: c_char;
+}
+
+/// Asks the kernel for such barriers if that takes no time: while there is one thread. If there are more, the
+/// kernel waits for every processor to come by, for some milliseconds.
+pub fn register_early() {
+    // SAFETY: another thread that would write to it is what this asks about.
+    if unsafe { (&raw const __libc_single_threaded).read_volatile() } != 0 {
+        register();
+    }
+}
+
 /// Asks the kernel for such barriers, before the first queue is made.
 pub fn register() {
-    if membarrier(REGISTER_PRIVATE_EXPEDITED) == 0 {
+    if !is_available() && membarrier(REGISTER_PRIVATE_EXPEDITED) == 0 {
         REGISTERED.store(true, Ordering::Relaxed);
     }
 }

@@ -39,13 +39,14 @@ impl Wish {
     /// `context` is being opened.
     pub unsafe fn look_up(context: *mut ibv_context) -> Wish {
         let Some(text) = environment::text(environment::PUSH) else { return Wish::Auto };
+        let switch = environment::PUSH.to_string_lossy();
         Wish::parse(&text).unwrap_or_else(|| {
             // SAFETY: as the caller promises.
             unsafe {
                 log::line(
                     context,
                     Level::Warning,
-                    format_args!("{}={text}: neither auto, on nor off; taken for auto", environment::PUSH),
+                    format_args!("{switch}={text}: neither auto, on nor off; taken for auto"),
                 );
             }
             Wish::Auto

@@ -84,7 +84,12 @@ fn compare(release: &Release) {
     same(&mut text, &layout.context.to_string(), "offsetof(struct verbs_context, context)");
     for (name, is_there) in [(Some(layout.has), true), (layout.lacks, false)] {
         let Some(name) = name else { continue };
-        assert_eq!(release.exports(name), is_there, "{name} in rdma-core {}", release.number);
+        assert_eq!(
+            release.exports(name.to_str().unwrap()),
+            is_there,
+            "{name:?} in rdma-core {}",
+            release.number
+        );
     }
     release.compile(&text);
 }
