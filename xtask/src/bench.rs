@@ -20,6 +20,7 @@ use crate::workspace::target;
 pub use accepted::Accepted;
 pub use measure::Program;
 use measure::{Figures, Set};
+pub use opening::check_memory;
 use table::{Memory, Row, Table};
 
 /// What is measured.

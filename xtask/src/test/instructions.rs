@@ -1,10 +1,19 @@
-//! What the verbs of the data path cost, against the figures that were accepted.
+//! What the verbs of the data path cost, against the figures that were accepted, and what an open context
+//! takes, against the C provider.
 
 use super::session::{Counts, Session, Verdict};
-use crate::bench::{Accepted, Program};
+use crate::bench::{self, Accepted, Program};
 
-/// Every accepted figure.
+/// Every accepted figure, and memory.
 pub fn check(session: &mut Session) {
+    session.check_on_device(
+        "instructions",
+        "memory of an open context: at most the C provider's",
+        |simulator, folder| {
+            let program = Program::build(simulator, folder)?;
+            bench::check_memory(&program, &simulator.plugin().library).map(|()| Verdict::Passed)
+        },
+    );
     session.check_on_device("instructions", "accepted figures", |simulator, folder| {
         let program = Program::build(simulator, folder)?;
         let measured = Accepted::measure(&program, "")?;

@@ -15,9 +15,9 @@ pub fn check(session: &mut Session) {
         inspect::data_path(&plugin::build(None)?.unstripped).map(|()| Verdict::Passed)
     });
     if cfg!(target_arch = "x86_64") {
-        session.check("plugin", "at most 370 KiB", |_| {
-            let kibibytes = plugin::build(None)?.library.metadata()?.len() / 1024;
-            ensure!(kibibytes <= 370, "{kibibytes} KiB: see docs/performance.md");
+        session.check("plugin", "at most 300 KiB", |_| {
+            let bytes = plugin::build(None)?.library.metadata()?.len();
+            ensure!(bytes <= 300 << 10, "{bytes} bytes: see docs/performance.md");
             Ok(Verdict::Passed)
         });
         session.check("plugin", "fences of pushes", |_| {
