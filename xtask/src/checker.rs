@@ -1,12 +1,11 @@
 //! Builds `irdma-check`, which starts where there is no libibverbs.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::Result;
 
-use crate::inspect;
-use crate::workspace::{cargo, read, run, target};
+use crate::workspace::{cargo, run, target};
+use crate::{inspect, shipped};
 
 /// For tests: quickly.
 pub fn quick() -> Result<PathBuf> {
@@ -18,17 +17,15 @@ pub fn quick() -> Result<PathBuf> {
 
 /// For a package: small.
 pub fn build() -> Result<PathBuf> {
-    run(cargo("build").args(["--quiet", "--release", "--package", "irdma-check"]))?;
+    // Apart from what is built with other flags, or each build would undo the other's.
+    let built = target().join("shipped");
+    let mut build = cargo("build");
+    build.args(["--quiet", "--release", "--package", "irdma-check"]);
+    run(build.env("CARGO_TARGET_DIR", &built).env("RUSTFLAGS", shipped::flags()))?;
     let folder = target().join("provider");
     std::fs::create_dir_all(&folder)?;
     let stripped = folder.join("irdma-check");
-    let mut strip = Command::new("strip");
-    read(
-        strip
-            .args(["--remove-section", ".comment", "-o"])
-            .arg(&stripped)
-            .arg(target().join("release/irdma-check")),
-    )?;
+    shipped::strip(&built.join("release/irdma-check"), &stripped)?;
     inspect::starts_alone(&stripped)?;
     Ok(stripped)
 }

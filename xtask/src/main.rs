@@ -17,6 +17,7 @@ mod packages;
 mod plugin;
 mod process;
 mod pyverbs;
+mod shipped;
 mod sim;
 mod suites;
 mod test;

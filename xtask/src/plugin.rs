@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::layout::{LAYOUTS, Layout, layout_of};
 use crate::suites::{self, SUITES};
-use crate::workspace::{cargo, read, root, run as build_by, target};
-use crate::{inspect, packages};
+use crate::workspace::{cargo, root, run as build_by, target};
+use crate::{inspect, packages, shipped};
 
 /// Which rdma-core the plugin is for: without either option, this machine's.
 #[derive(clap::Args)]
@@ -131,11 +131,7 @@ pub fn build(other: Option<&Path>) -> Result<Plugin> {
     let folder = target().join("provider").join(layout.number.to_string());
     fs::create_dir_all(&folder)?;
     let library = folder.join(format!("libirdma-rdmav{}.so", layout.pabi));
-    put(&library, |fresh| {
-        let mut strip = Command::new("strip");
-        strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
-        read(strip.arg(fresh).arg(&unstripped)).map(drop)
-    })?;
+    put(&library, |fresh| shipped::strip(&unstripped, fresh))?;
     put(&folder.join("irdma.driver"), |fresh| Ok(fs::copy(root().join("irdma.driver"), fresh).map(drop)?))?;
     Ok(Plugin { layout, library, unstripped })
 }
