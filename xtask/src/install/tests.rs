@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, bail};
 
@@ -46,11 +47,14 @@ const SYSTEMS: [Has; 5] = [
     Has { dpkg: false, plugin: false, driver_file: false },
 ];
 
-/// A new one for a test of that name; in memory if there is such a place: each step waits until its file is kept.
+/// A new one for a test of that name, which may run beside others; in memory if there is such a place: each step waits
+/// until its file is kept.
 fn folder_for(name: &str) -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
     let memory = PathBuf::from("/dev/shm");
     let folders = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    let folder = folders.join(format!("irdma-install-{name}-{}", std::process::id()));
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = folders.join(format!("irdma-install-{name}-{}-{number}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -326,6 +330,42 @@ fn a_newer_plugin_takes_the_place_of_an_older_one() {
             assert_eq!(root.look(), before, "{has:?}, killed at {points}");
             points += 1;
         }
+        root.uninstall(&mut Steps::all()).unwrap();
+        assert_eq!(root.look(), before, "{has:?}");
+    }
+}
+
+#[test]
+fn an_installation_of_a_version_with_other_files_is_renewed() {
+    for has in SYSTEMS {
+        let root = Root::new("files", has);
+        let before = root.look();
+        root.install(&mut Steps::all()).unwrap();
+        let whole = root.look_at_content();
+        root.uninstall(&mut Steps::all()).unwrap();
+        // As versions before the first that brought irdma-check.
+        let alone = Parcel { plugin: OURS, tools: &[] };
+        let install_alone =
+            || changes::install(&root.system(), &alone, &mut Steps::all(), |_| Ok(())).unwrap();
+        let mut points = 0;
+        loop {
+            install_alone();
+            assert!(!root.folder.join("usr/local/bin/irdma-check").exists());
+            let result = root.install(&mut Steps::first(points));
+            root.is_usable(has);
+            if !is_killed(&result) {
+                result.unwrap();
+                break;
+            }
+            root.install(&mut Steps::all()).unwrap();
+            assert_eq!(root.look_at_content(), whole, "{has:?}, killed at {points}");
+            root.uninstall(&mut Steps::all()).unwrap();
+            assert_eq!(root.look(), before, "{has:?}, killed at {points}");
+            points += 1;
+        }
+        assert_eq!(root.look_at_content(), whole, "{has:?}");
+        // And back to such a version.
+        install_alone();
         root.uninstall(&mut Steps::all()).unwrap();
         assert_eq!(root.look(), before, "{has:?}");
     }
