@@ -43,6 +43,9 @@ const fn header(operation: ibv_wr_opcode, flags: u32) -> SendHeader {
     SendHeader::from_bits(0)
         .with_opcode(opcode as u8)
         .with_read_fence(flags & IBV_SEND_FENCE != 0)
+        // As the kernel's driver does for its own: without it the hardware may take a key for
+        // valid still, or already, under many invalidations and registrations.
+        .with_local_fence(matches!(operation, IBV_WR_LOCAL_INV))
         .with_signaled(flags & IBV_SEND_SIGNALED != 0)
         .with_immediate(matches!(operation, IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM))
 }
@@ -88,6 +91,10 @@ mod tests {
         ] {
             let found = [0, IBV_SEND_SOLICITED].map(|flags| of(operation, flags).opcode());
             assert_eq!(found, opcodes, "operation {operation}");
+            for flags in 0..SETS as u32 {
+                let is_fenced = of(operation, flags).local_fence();
+                assert_eq!(is_fenced, operation == IBV_WR_LOCAL_INV, "operation {operation}, flags {flags}");
+            }
         }
     }
 }

@@ -65,6 +65,18 @@ pub const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "a local invalidate does not wait for the operations before it",
+        matches: |difference, _| {
+            const LOCAL_FENCE: i64 = 1 << 61;
+            let (ours, c) = (&difference.ours, &difference.c);
+            let unfenced = ours.kind == "wqe"
+                && only(difference, &["q3"])
+                && ours.number("q3")? >> 32 & 0x3f == 0x0a
+                && ours.number("q3")? == c.number("q3")? | LOCAL_FENCE;
+            unfenced.then_some(Effect::Values)
+        },
+    },
+    Fault {
         name: "what is posted to a queue pair that the hardware has put into error is not flushed",
         matches: |difference, _| {
             let ours = &difference.ours;
