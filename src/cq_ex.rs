@@ -76,11 +76,11 @@ impl Sink for Readable<'_> {
 /// # Safety
 /// The caller holds the lock of the queue.
 #[inline(always)]
-unsafe fn take_usual(cq: &CompletionQueue) -> Usual {
+unsafe fn take_usual<G: Generation>(cq: &CompletionQueue) -> Usual {
     // SAFETY: under the lock.
     unsafe {
         let mut sink = Readable { current: &mut *cq.current(), visible: cq.as_extended() };
-        cq.queue().take_usual(cq, &mut sink)
+        cq.queue().take_usual::<G, _, _>(cq, &mut sink)
     }
 }
 
@@ -109,7 +109,7 @@ unsafe extern "C" fn start_poll<G: Generation>(
         }
         let owner = CompletionQueue::of(cq.cast());
         let Some(guard) = owner.lock().try_lock() else { return start_contended::<G>(cq) };
-        match take_usual(owner) {
+        match take_usual::<G>(owner) {
             Usual::Completed => {
                 // Until `end_poll`.
                 guard.keep();
@@ -135,7 +135,7 @@ unsafe extern "C" fn start_contended<G: Generation>(cq: *mut ibv_cq_ex) -> c_int
     unsafe {
         let owner = CompletionQueue::of(cq.cast());
         owner.lock().lock().keep();
-        if take_usual(owner) == Usual::Completed { 0 } else { start_locked::<G>(cq) }
+        if take_usual::<G>(owner) == Usual::Completed { 0 } else { start_locked::<G>(cq) }
     }
 }
 
@@ -160,7 +160,7 @@ unsafe extern "C" fn next_poll<G: Generation>(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: the lock is held since `start_poll`.
     unsafe {
         let owner = CompletionQueue::of(cq.cast());
-        match take_usual(owner) {
+        match take_usual::<G>(owner) {
             Usual::Completed => 0,
             Usual::Empty if !may_have_more::<G>(owner) => libc::ENOENT,
             Usual::Empty | Usual::Unusual => take::<G>(cq),

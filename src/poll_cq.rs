@@ -109,7 +109,7 @@ unsafe extern "C" fn poll_cq<G: Generation>(cq: *mut ibv_cq, count: c_int, wc: *
         let owner = CompletionQueue::of(cq);
         let Some(guard) = owner.lock().try_lock() else { return poll_contended::<G>(cq, count, wc) };
         if count == 1 {
-            match owner.queue().take_usual(owner, &mut *wc.cast::<MaybeUninit<Completion>>()) {
+            match owner.queue().take_usual::<G, _, _>(owner, &mut *wc.cast::<MaybeUninit<Completion>>()) {
                 Usual::Completed => return 1,
                 Usual::Empty if !may_have_more::<G>(owner) => return 0,
                 Usual::Empty | Usual::Unusual => {}

@@ -47,6 +47,9 @@ pub trait Generation: WqeFormat {
     /// When a QP goes into error the device writes one CQE for every outstanding
     /// work request, not one for each queue.
     const FLUSHES_EACH: bool;
+    /// The device must not be told that CQEs are consumed up to the end of a page as long as
+    /// there are more of them: a fault of the hardware.
+    const HOLDS_BACK_PAGE_ENDS: bool = false;
 }
 
 /// Where a WQE keeps inline data.
@@ -122,6 +125,7 @@ impl Generation for Gen3 {
     const HAS_ATOMICS: bool = true;
     const SHARES_RECEIVES: bool = true;
     const FLUSHES_EACH: bool = true;
+    const HOLDS_BACK_PAGE_ENDS: bool = true;
 }
 
 /// The same generation, for code that serves send queues with push pages too. GEN1 has none.
@@ -144,6 +148,7 @@ impl<G: Generation> Generation for WithPush<G> {
     const HAS_ATOMICS: bool = G::HAS_ATOMICS;
     const SHARES_RECEIVES: bool = G::SHARES_RECEIVES;
     const FLUSHES_EACH: bool = G::FLUSHES_EACH;
+    const HOLDS_BACK_PAGE_ENDS: bool = G::HOLDS_BACK_PAGE_ENDS;
 }
 
 /// Any generation since GEN2, with and without push pages: for what is rare.

@@ -15,8 +15,8 @@ use crate::barrier;
 use crate::format::{Le64, QUANTUM_WORDS, SHADOW_BYTES, SHADOW_INDEX};
 use crate::registers::settled_pointer;
 
+pub(crate) use completion::Place;
 pub use completion::{CompletionRing, Entry};
-pub(crate) use completion::{Direct, Place};
 pub(crate) use pair::Pair;
 pub use push_page::{PushPage, PushSlot};
 

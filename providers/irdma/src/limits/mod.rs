@@ -156,6 +156,8 @@ pub const RECEIVE_RESERVE: u32 = 1;
 pub const CLEAR_AHEAD: u32 = 128;
 /// Log2 of the quanta of every receive WQE on GEN1, unless the ABI is older than 5.
 const GEN1_RECEIVE_SHIFT: u32 = 2;
+/// Bytes of a page of a completion queue. On GEN3 no queue is of just one.
+const PAGE_BYTES: usize = 4096;
 /// Slots of the smallest completion queue.
 const MIN_COMPLETION_SLOTS: u32 = 4;
 
@@ -311,14 +313,22 @@ impl DeviceLimits {
     /// The largest number of completions that a completion queue can hold.
     pub fn max_completion_entries(&self) -> u32 {
         let most_slots = self.max_completion_slots & !1;
-        most_slots / self.slots_per_completion() - 1
+        most_slots / self.slots_per_completion() - self.free_entries()
     }
 
-    /// Slots for `entries` completions. One stays free; where an extension is a
-    /// slot of its own, each completion may need two.
+    /// Slots for `entries` completions. Where an extension is a slot of its own, each
+    /// completion may need two.
     fn completion_slots(&self, entries: u32) -> u32 {
-        let slots = (entries + 1) * self.slots_per_completion();
-        slots.next_multiple_of(2).max(MIN_COMPLETION_SLOTS)
+        let slots = (entries + self.free_entries()) * self.slots_per_completion();
+        let slots = slots.next_multiple_of(2).max(MIN_COMPLETION_SLOTS);
+        let is_a_page = slots as usize * self.completion_slot_bytes() == PAGE_BYTES;
+        if self.generation == HardwareGeneration::Gen3 && is_a_page { slots + 2 } else { slots }
+    }
+
+    /// Entries that stay free: one, and on GEN3 the one at the end of a page that the device
+    /// is not told of at once.
+    fn free_entries(&self) -> u32 {
+        if self.generation == HardwareGeneration::Gen3 { 2 } else { 1 }
     }
 
     fn slots_per_completion(&self) -> u32 {

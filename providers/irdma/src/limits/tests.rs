@@ -137,7 +137,7 @@ fn too_much_is_named() {
 fn completion_queues() {
     let slots = |limits: DeviceLimits, entries| limits.completion_queue(entries).unwrap().slots;
     assert_eq!([1, 2, 3, 100].map(|n| slots(E810, n)), [4, 6, 8, 202]);
-    assert_eq!([1, 2, 3, 4, 100].map(|n| slots(E2000, n)), [4, 4, 4, 6, 102]);
+    assert_eq!([1, 2, 3, 4, 100].map(|n| slots(E2000, n)), [4, 4, 6, 6, 102]);
     assert_eq!(slots(DeviceLimits::legacy(5), 100), 102);
     for limits in [E810, E2000, DeviceLimits::legacy(5)] {
         let most = limits.max_completion_entries();
@@ -147,7 +147,13 @@ fn completion_queues() {
             assert_eq!((exceeded.asked, exceeded.limit), (entries.into(), most.into()));
         }
     }
+    // Never one page.
+    assert_eq!([60, 61, 62, 63, 64].map(|n| slots(E2000, n)), [62, 66, 66, 66, 66]);
+    let narrow = DeviceLimits { features: Features::empty(), ..E2000 };
+    assert_eq!([61, 62, 63].map(|n| slots(narrow, n)), [126, 130, 130]);
+    assert_eq!([62, 63, 64].map(|n| slots(E810, n)), [126, 128, 130]);
     assert_eq!(E810.max_completion_entries(), 524_286);
+    assert_eq!(E2000.max_completion_entries(), 1_048_572);
     assert_eq!(E810.completion_queue(100).unwrap().bytes(), 8192);
     assert_eq!(E2000.completion_queue(100).unwrap().bytes(), 8192);
 }

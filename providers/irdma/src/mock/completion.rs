@@ -157,7 +157,7 @@ impl CompletionQueue {
     /// The next completion.
     pub fn poll<G: Generation, D: Directory>(&mut self, directory: &D) -> Option<Completion> {
         let mut taken = Taken::default();
-        match self.take_usual(directory, &mut taken) {
+        match self.take_usual::<G, D, _>(directory, &mut taken) {
             Usual::Empty if !G::FLUSHES_EACH => assert_eq!(taken.completion, None),
             Usual::Completed => assert!(taken.completion.is_some()),
             Usual::Empty | Usual::Unusual => {
@@ -171,7 +171,7 @@ impl CompletionQueue {
     /// The next completion, as a call that asks for one takes it.
     pub fn poll_single<G: Generation, D: Directory>(&mut self, directory: &D) -> Option<Completion> {
         let mut room = MaybeUninit::uninit();
-        let has_come = match self.take_usual(directory, &mut room) {
+        let has_come = match self.take_usual::<G, D, _>(directory, &mut room) {
             Usual::Completed => true,
             Usual::Empty if !G::FLUSHES_EACH => false,
             Usual::Empty | Usual::Unusual => self.take_unusual::<G, D, _>(directory, &mut room),

@@ -8,11 +8,11 @@ use super::completion::{Completion, Directory, Sink};
 use super::poll::{Usual, take_extended, take_shared, take_usual};
 use super::shared::SharedReceiveQueue;
 use super::slots::OutOfMemory;
-use super::unusual::{Made, Reader, Step, is_ready, shared_receives};
+use super::unusual::{Habits, Made, Reader, Step, is_ready, shared_receives};
 use crate::barrier;
 use crate::format::{ARM_WORD, ArmWord};
 use crate::generation::Generation;
-use crate::ring::{CompletionRing, Direct, Doorbell, ShadowArea};
+use crate::ring::{CompletionRing, Doorbell, ShadowArea};
 
 /// A completion queue.
 ///
@@ -74,11 +74,11 @@ impl CompletionQueue {
     /// [`Usual::Empty`] only if the generation [flushes each](Generation::FLUSHES_EACH)
     /// work request.
     #[inline(always)]
-    pub fn take_usual<D: Directory, S: Sink>(&mut self, directory: &D, sink: &mut S) -> Usual {
+    pub fn take_usual<G: Generation, D: Directory, S: Sink>(&mut self, directory: &D, sink: &mut S) -> Usual {
         if self.has_unfinished {
             return Usual::Unusual;
         }
-        take_usual(&mut Direct { ring: &mut self.ring, shadow: &self.shadow }, directory, sink)
+        take_usual(&mut self.ring.direct::<G>(&self.shadow), directory, sink)
     }
 
     /// Whether it is sure that nothing has come.
@@ -102,7 +102,7 @@ impl CompletionQueue {
         let mut left = all;
         let mut place = room.as_mut_ptr();
         if !self.has_unfinished {
-            let mut cursor = self.ring.cursor(&self.shadow);
+            let mut cursor = self.ring.cursor::<G>(&self.shadow);
             loop {
                 // SAFETY: `place` and what is left follow each other in `room`.
                 let usual = take_usual(&mut cursor, directory, unsafe { &mut *place });
@@ -137,7 +137,7 @@ impl CompletionQueue {
         sink: &mut S,
     ) -> bool {
         if !self.has_unfinished {
-            let mut next = Direct { ring: &mut self.ring, shadow: &self.shadow };
+            let mut next = self.ring.direct::<G>(&self.shadow);
             if take_extended(&mut next, directory, sink).is_some()
                 || G::SHARES_RECEIVES && take_shared(&mut next, directory, sink).is_some()
             {
@@ -175,7 +175,7 @@ impl CompletionQueue {
         if self.has_unfinished {
             return rest.next();
         }
-        let mut cursor = self.ring.cursor(&self.shadow);
+        let mut cursor = self.ring.cursor::<G>(&self.shadow);
         let next = loop {
             let Some(place) = rest.next() else { break None };
             if take_extended(&mut cursor, directory, place).is_none()
@@ -197,7 +197,7 @@ impl CompletionQueue {
         directory: &D,
         sink: &mut S,
     ) -> bool {
-        let Some(made) = self.take_rare(directory, G::FLUSHES_EACH) else { return false };
+        let Some(made) = self.take_rare(directory, Habits::of::<G>()) else { return false };
         sink.put(made.outcome, &made.origin, || made.timestamp);
         true
     }
@@ -205,7 +205,7 @@ impl CompletionQueue {
     /// Takes the next completion, whatever it is, from whichever ring.
     #[cold]
     #[inline(never)]
-    fn take_rare<D: Directory>(&mut self, directory: &D, flushes_each: bool) -> Option<Made> {
+    fn take_rare<D: Directory>(&mut self, directory: &D, habits: Habits) -> Option<Made> {
         loop {
             let ring = if self.has_unfinished {
                 // The device may have written to an old ring after it was looked at and
@@ -217,12 +217,12 @@ impl CompletionQueue {
             };
             let step = ring.map_or(Step::Empty, |ring| {
                 let reading = self.old.get_mut(ring).unwrap_or(&mut self.ring);
-                let step = Reader { ring: reading, shadow: &self.shadow, directory, flushes_each }.step();
+                let step = Reader { ring: reading, shadow: &self.shadow, directory, habits }.step();
                 self.finish_old(ring);
                 step
             });
             match step {
-                Step::Empty => return take_abandoned(directory, flushes_each),
+                Step::Empty => return take_abandoned(directory, habits.flushes_each),
                 Step::Passed => {}
                 Step::Completed(made) => return Some(made),
             }

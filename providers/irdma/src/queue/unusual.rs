@@ -5,6 +5,7 @@ use super::completion::{Directory, Member, Origin, Outcome, Side};
 use super::cqe::{Cqe, Failure};
 use super::queue_pair::Service;
 use crate::format::{CompletionOpcode, FlushCode, Status, VALID_WORD, is_datagram_note};
+use crate::generation::Generation;
 use crate::ring::{CompletionRing, ShadowArea};
 
 /// A completion on its way to wherever the program wants it.
@@ -36,6 +37,19 @@ enum Rare {
     Flush,
 }
 
+/// What a [`Generation`] is asked here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Habits {
+    pub(super) flushes_each: bool,
+    holds_back_page_ends: bool,
+}
+
+impl Habits {
+    pub(super) const fn of<G: Generation>() -> Self {
+        Self { flushes_each: G::FLUSHES_EACH, holds_back_page_ends: G::HOLDS_BACK_PAGE_ENDS }
+    }
+}
+
 /// Reads one ring of a completion queue.
 ///
 /// Compiled once, whatever the generation and wherever completions go: what comes here is rare, and
@@ -44,8 +58,7 @@ pub(super) struct Reader<'queue, D> {
     pub(super) ring: &'queue mut CompletionRing,
     pub(super) shadow: &'queue ShadowArea,
     pub(super) directory: &'queue D,
-    /// As of the [generation](crate::generation::Generation::FLUSHES_EACH).
-    pub(super) flushes_each: bool,
+    pub(super) habits: Habits,
 }
 
 impl<D: Directory> Reader<'_, D> {
@@ -188,7 +201,7 @@ impl<D: Directory> Reader<'_, D> {
     /// Hands the slot of the CQE back to the device.
     #[inline(always)]
     fn consume(&mut self, cqe: &Cqe) {
-        self.ring.pass(cqe.status.extended(), self.shadow);
+        self.ring.pass(cqe.status.extended(), self.shadow, self.habits.holds_back_page_ends);
     }
 
     /// Passes over a CQE that nobody waits for.
@@ -201,7 +214,7 @@ impl<D: Directory> Reader<'_, D> {
     /// After a completion was made of a flush CQE: hands it back, or keeps it to make
     /// further completions of.
     fn consume_flush(&mut self, cqe: &Cqe, member: &D::Member, side: Side) {
-        if self.flushes_each {
+        if self.habits.flushes_each {
             self.abandon(member, side);
             self.consume(cqe);
             return;
@@ -218,7 +231,7 @@ impl<D: Directory> Reader<'_, D> {
     /// A flush CQE of a queue that seems empty: unless something was posted at this
     /// very moment, it is of no more use.
     fn pass_flush(&mut self, cqe: &Cqe, member: &D::Member, side: Side) -> Step {
-        if self.flushes_each {
+        if self.habits.flushes_each {
             self.abandon(member, side);
             self.consume(cqe);
         } else if Self::is_drained(member, side) {

@@ -1,14 +1,19 @@
 //! The ring of a completion queue, and places in it.
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use super::ShadowArea;
 use crate::barrier;
 use crate::format::{Le64, SHADOW_INDEX, VALID, VALID_WORD};
+use crate::generation::Generation;
 use crate::limits::CompletionQueueSize;
 
 /// The valid bit in the upper half of its word.
 const VALID_HIGH: u32 = (VALID >> 32) as u32;
+
+/// Entries of 64 bytes in a page.
+const PAGE_ENTRIES: usize = 64;
 
 /// Four words of a completion queue: an entry, or the extension of one.
 pub type Entry = [Le64; 4];
@@ -77,9 +82,16 @@ impl CompletionRing {
 
     /// Goes through the ring from here on; [`keep`](Cursor::keep) moves the ring there.
     #[inline(always)]
-    pub(crate) fn cursor<'ring>(&'ring mut self, shadow: &'ring ShadowArea) -> Cursor<'ring> {
+    pub(crate) fn cursor<'ring, G>(&'ring mut self, shadow: &'ring ShadowArea) -> Cursor<'ring, G> {
         let consumer = &shadow.words()[SHADOW_INDEX];
-        Cursor { entry: self.entry, valid: self.valid, index: self.index, ring: self, consumer }
+        let (entry, valid, index) = (self.entry, self.valid, self.index);
+        Cursor { entry, valid, index, ring: self, consumer, generation: PhantomData }
+    }
+
+    /// The place of the ring itself, for one step.
+    #[inline(always)]
+    pub(crate) fn direct<'ring, G>(&'ring mut self, shadow: &'ring ShadowArea) -> Direct<'ring, G> {
+        Direct { ring: self, shadow, generation: PhantomData }
     }
 
     /// The valid bit, in its place, of an entry that has come.
@@ -131,9 +143,11 @@ impl CompletionRing {
 
     /// The same, and tells the device that it may write there again.
     #[inline(always)]
-    pub fn pass(&mut self, extended: bool, shadow: &ShadowArea) {
+    pub fn pass(&mut self, extended: bool, shadow: &ShadowArea, holds_back_page_ends: bool) {
         self.advance(extended);
-        shadow.consumed_up_to(self.index);
+        if !holds_back_page_ends || may_tell(self.index, || self.has_come()) {
+            shadow.consumed_up_to(self.index);
+        }
     }
 
     /// Moves on by a slot.
@@ -156,6 +170,20 @@ impl CompletionRing {
         self.entry = self.base;
     }
 }
+
+/// Whether a device that [must not be told of ends of pages](Generation::HOLDS_BACK_PAGE_ENDS) may be
+/// told of an index, if the entry there has come or not: one that is left out is made up for by the next.
+#[inline(always)]
+fn may_tell(index: usize, has_come: impl FnOnce() -> bool) -> bool {
+    !index.is_multiple_of(PAGE_ENTRIES) || {
+        at_page_end();
+        !has_come()
+    }
+}
+
+/// Keeps what is done at the end of a page out of the way of the rest.
+#[cold]
+const fn at_page_end() {}
 
 /// A place in a completion ring, and where the device is told of it.
 pub(crate) trait Place {
@@ -180,12 +208,13 @@ pub(crate) trait Place {
 
 /// The place of the ring itself, for one step.
 #[derive(Debug)]
-pub(crate) struct Direct<'ring> {
-    pub(crate) ring: &'ring mut CompletionRing,
-    pub(crate) shadow: &'ring ShadowArea,
+pub(crate) struct Direct<'ring, G> {
+    ring: &'ring mut CompletionRing,
+    shadow: &'ring ShadowArea,
+    generation: PhantomData<G>,
 }
 
-impl Place for Direct<'_> {
+impl<G: Generation> Place for Direct<'_, G> {
     #[inline(always)]
     fn entry(&self) -> &Entry {
         self.ring.entry()
@@ -210,18 +239,18 @@ impl Place for Direct<'_> {
 
     #[inline(always)]
     fn pass(&mut self) {
-        self.ring.pass(false, self.shadow);
+        self.ring.pass(false, self.shadow, G::HOLDS_BACK_PAGE_ENDS);
     }
 
     #[inline(always)]
     fn pass_extended(&mut self) {
-        self.ring.pass(true, self.shadow);
+        self.ring.pass(true, self.shadow, G::HOLDS_BACK_PAGE_ENDS);
     }
 }
 
 /// A place that is kept in registers, for many steps.
 #[derive(Debug)]
-pub(crate) struct Cursor<'ring> {
+pub(crate) struct Cursor<'ring, G> {
     ring: &'ring mut CompletionRing,
     /// Where the device finds the consumer's index.
     consumer: &'ring Le64,
@@ -229,9 +258,10 @@ pub(crate) struct Cursor<'ring> {
     entry: NonNull<Entry>,
     valid: u32,
     index: usize,
+    generation: PhantomData<G>,
 }
 
-impl Cursor<'_> {
+impl<G: Generation> Cursor<'_, G> {
     /// Moves on by a slot.
     #[inline(always)]
     fn next(&mut self) {
@@ -249,8 +279,11 @@ impl Cursor<'_> {
     /// Tells the device that it may write to what lies before. What was read of it was read before.
     #[inline(always)]
     fn tell(&self) {
-        barrier::before_consumer_index();
-        self.consumer.store(self.index as u64);
+        let has_come = || (self.entry()[VALID_WORD].load_high() ^ self.valid) & VALID_HIGH == 0;
+        if !G::HOLDS_BACK_PAGE_ENDS || may_tell(self.index, has_come) {
+            barrier::before_consumer_index();
+            self.consumer.store(self.index as u64);
+        }
     }
 
     /// Moves the ring to here.
@@ -262,7 +295,7 @@ impl Cursor<'_> {
     }
 }
 
-impl Place for Cursor<'_> {
+impl<G: Generation> Place for Cursor<'_, G> {
     #[inline(always)]
     fn entry(&self) -> &Entry {
         // SAFETY: of slot `index`, which is below `slots`.

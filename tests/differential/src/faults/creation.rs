@@ -17,9 +17,14 @@ const PAGE: i64 = 4096;
 const SHADOW: i64 = 64;
 
 /// Slots of a completion queue of so many entries: one is never used, and on the second generation
-/// a completion may take two.
-fn slots(difference: &Difference<'_>, entries: i64) -> i64 {
-    if difference.generation == 2 { 2 * (entries + 1) } else { (entries + 2) & !1 }
+/// a completion may take two; on the third two are never used, and no queue is of one page.
+pub(super) fn slots(difference: &Difference<'_>, entries: i64) -> i64 {
+    match difference.generation {
+        2 => 2 * (entries + 1),
+        3 if matches!(entries, 61 | 62) => 66,
+        3 => (entries + 3) & !1,
+        _ => (entries + 2) & !1,
+    }
 }
 
 /// All of them.

@@ -79,8 +79,62 @@ fn posts(difference: &Difference<'_>) -> bool {
     matches!(difference.step(), Some(Step::PostSend { .. } | Step::PostRecv { .. } | Step::BindMw { .. }))
 }
 
+/// Bytes of a slot of a completion queue on the third generation.
+const SLOT: i64 = 64;
+/// Slots in a page.
+const PAGE_ENTRIES: i64 = 64;
+
 /// Faults that it has in addition.
 pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "completion queues of the third generation have no slot for the end of a page of which the device is not \
+               told at once",
+        matches: |difference, _| {
+            let entries = match *difference.step()? {
+                Step::CreateCq { entries, .. } | Step::ResizeCq { entries, .. } => i64::from(entries),
+                Step::CreateCqEx { entries, .. } => entries.into(),
+                _ => return None,
+            };
+            let ours = &difference.ours;
+            let (due, old) = (creation::slots(difference, entries).max(4), ((entries + 2) & !1).max(4));
+            // The ring's memory is registered first, and may be of as many pages all the same.
+            let slots = |event: &Event<'_>| match event.text("name") {
+                "reg_mr" => Some(event.number("length")? / SLOT),
+                "create_cq" => event.number("1.cqe"),
+                "resize_cq" => event.number("cqe"),
+                // A queue that is large enough is not resized.
+                _ => (event.line == "resize_cq result=0").then_some(old),
+            };
+            let (size, theirs) = (slots(ours)?, slots(&difference.c)?);
+            let pages = |slots: i64| (slots + PAGE_ENTRIES - 1) / PAGE_ENTRIES;
+            let smaller = difference.generation == 3
+                && due != old
+                && pages(size) == pages(due)
+                && pages(theirs) == pages(old);
+            smaller.then_some(Effect::Ends)
+        },
+    },
+    Fault {
+        name: "the device is told of the end of a page of completions though more have come",
+        matches: |difference, _| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            let progress = |event: &Event<'_>| event.kind == "shadow" && event.number("word") == Some(0);
+            let told = difference.generation == 3
+                && matches!(difference.step(), Some(Step::Poll { .. } | Step::PollEx { .. }))
+                && progress(c)
+                && c.number("value")? % PAGE_ENTRIES == 0;
+            if !told {
+                return None;
+            }
+            if !progress(ours) || ours.text("cq") != c.text("cq") {
+                return Some(Effect::Extra);
+            }
+            // What is before the first slot is the last one.
+            let before = c.number("value")? - 1;
+            let held_back = ours.number("value") == Some(before) || before < 0;
+            held_back.then_some(Effect::Values)
+        },
+    },
     Fault {
         name: "the request for a queue pair is 16 bytes longer than the kernel's, of zeros",
         matches: |difference, _| {

@@ -84,8 +84,9 @@ impl Generator<'_> {
     pub(super) fn create_cq(&mut self, cq: Slot, good: bool) {
         let channel = any_of(self.random, &self.model.channels, |used| *used);
         let entries = if good {
-            // Odd: on the first generation an even number is told apart, see the faults.
-            self.random.of(&[1, 3, 5, 7, 15, 63, 65, 99, 255, 511])
+            // Odd: on the first generation an even number is told apart, on the third an odd one, see the faults.
+            let odd = self.random.of(&[1, 3, 5, 7, 15, 63, 65, 99, 255, 511]);
+            if self.generation == 3 { odd + 1 } else { odd }
         } else {
             self.random.of(&[
                 -1,

@@ -1,5 +1,7 @@
 //! CQEs become completions.
 
+use alloc::vec::Vec;
+
 use super::start_batch;
 use crate::format::{CompletionOpcode, Opcode, ReceiveOpcodes, SendHeader, Status};
 use crate::generation::{Gen2, Gen3, Generation};
@@ -52,7 +54,7 @@ fn a_send() {
     assert_eq!(poll::<Gen2>(&mut cq, &pairs), None);
     device.complete([0xFFFF_0000_1234, CONTEXT, NUMBER | 0x99, SEND | 3 << 56]);
     let mut taken = Taken::default();
-    assert_eq!(cq.take_usual(&pairs, &mut taken), Usual::Completed);
+    assert_eq!(cq.take_usual::<Gen2, _, _>(&pairs, &mut taken), Usual::Completed);
     assert_eq!(taken.timestamp, 0xFFFF);
     assert_eq!(
         taken.completion,
@@ -307,5 +309,51 @@ fn a_send_completion_lets_post_again() {
         device.complete([0, CONTEXT, NUMBER, SEND | (n % 512) << 32]);
         assert_eq!(poll::<Gen2>(&mut cq, &pairs).unwrap().wr_id, n);
         assert!(send.is_empty());
+    }
+}
+
+/// What the device is told while so many completions are polled, of which `ahead` more have always come.
+fn told<G: Generation>(slots: u32, ahead: u32, poll: fn(&mut CompletionQueue, &Pairs) -> usize) -> Vec<u64> {
+    let slot_bytes = if G::NUMBER == 3 { 64 } else { 32 };
+    let (mut device, mut cq) = CompletionDevice::new(slots, slot_bytes);
+    let pairs = Pairs([Pair::new(CONTEXT, Service::Connected, ReceiveOpcodes::WQE)].into());
+    let mut told = Vec::new();
+    for index in 0..ahead + 3 * slots {
+        post_send::<G>(&pairs.0[0], index.into(), Opcode::Send);
+        device.complete([0, CONTEXT, NUMBER, SEND | 3 << 56 | u64::from(index % 512) << 32]);
+        if index >= ahead {
+            assert_eq!(poll(&mut cq, &pairs), 1);
+            told.push(device.consumer());
+        }
+    }
+    told
+}
+
+#[test]
+fn the_third_generation_is_not_told_of_the_end_of_a_page_before_the_end_of_what_there_is() {
+    type Poll = fn(&mut CompletionQueue, &Pairs) -> usize;
+    fn ways<G: Generation>() -> [Poll; 4] {
+        [
+            |cq, pairs| cq.poll::<G, _>(pairs).into_iter().count(),
+            |cq, pairs| cq.poll_single::<G, _>(pairs).into_iter().count(),
+            |cq, pairs| cq.poll_many::<G, _>(pairs, 1).len(),
+            |cq, pairs| usize::from(cq.put_rare::<G, _, _>(pairs, &mut Taken::default())),
+        ]
+    }
+    const SLOTS: u32 = 130;
+    let all = |held_back: bool| -> Vec<u64> {
+        let index = |number: u32| u64::from(number % SLOTS);
+        let told =
+            |number| if held_back && index(number) % 64 == 0 { index(number - 1) } else { index(number) };
+        (1..=3 * SLOTS).map(told).collect()
+    };
+    for poll in ways::<Gen3>() {
+        assert_eq!(told::<Gen3>(SLOTS, 0, poll), all(false), "nothing more has come");
+        for ahead in [1, 2] {
+            assert_eq!(told::<Gen3>(SLOTS, ahead, poll), all(true), "{ahead} more have come");
+        }
+    }
+    for poll in ways::<Gen2>() {
+        assert_eq!(told::<Gen2>(SLOTS, 1, poll), all(false), "no other generation has the fault");
     }
 }
