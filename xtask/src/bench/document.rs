@@ -5,10 +5,13 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
+use super::recount::recounted;
 use super::table::Table;
 use crate::workspace::{read, root};
 use std::process::Command;
 
+/// What has them all.
+const HAS_ALL: &str = "docs/performance.md";
 /// What has figures of GEN2 in tables of its own.
 pub const RETELLS: &str = "docs/tuning.md";
 
@@ -18,16 +21,31 @@ const END: &str = "<!-- end -->\n";
 
 /// Puts the figures into the document: beside the C provider of this machine and beside that of rdma-core 65.
 pub fn write(machine: &Table, newest: &Table) -> Result<()> {
-    let path = root().join("docs/performance.md");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let text = replaced(&text, &figures(&machine_release()?, &load()?, machine, newest))
-        .with_context(|| format!("{} has no place for the figures", path.display()))?;
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    let path = root().join(RETELLS);
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    change(HAS_ALL, |text| {
+        replaced(text, &figures(&machine_release()?, &load()?, machine, newest))
+            .context("no place for the figures")
+    })?;
+    retell(machine)
+}
+
+/// The same for instructions alone.
+pub fn recount(machine: &Table, newest: &Table) -> Result<()> {
+    change(HAS_ALL, |text| recounted(&recounted(&recounted(text, 2, machine)?, 3, newest)?, 1, machine))?;
+    retell(machine)
+}
+
+/// Changes a document.
+fn change(path: &str, how: impl FnOnce(&str) -> Result<String>) -> Result<()> {
+    let file = root().join(path);
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {path}"))?;
+    fs::write(&file, how(&text).with_context(|| format!("in {path}"))?)
+        .with_context(|| format!("cannot write {path}"))
+}
+
+/// Puts the figures of GEN2 where they are told a second time.
+fn retell(machine: &Table) -> Result<()> {
     let figure = |name: &str| machine.rows.iter().find(|row| row.generation == 2 && row.name == name)?.ours;
-    let text = retold(&text, |name| figure(name).map(|figure| format!("{figure:.1}")))?;
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    change(RETELLS, |text| retold(text, |name| figure(name).map(|figure| format!("{figure:.1}"))))
 }
 
 /// The document with the cells of its columns `instructions` as `figure` has them, by the first cell of their
