@@ -16,6 +16,8 @@ fn main() {
             println!("cargo::rustc-cfg=layout_since=\"{change}\"");
         }
     }
+    // A sum over debug information, which names folders: the plugin would differ with where it is built.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--build-id=none");
     println!("cargo::rustc-check-cfg=cfg(no_backtraces)");
     if let Some(symbol) = backtrace_printer() {
         println!("cargo::rustc-cfg=no_backtraces");
