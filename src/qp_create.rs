@@ -189,7 +189,7 @@ unsafe fn create(
             max_read_fragments: limits.max_read_fragments.into(),
             max_inline: plan.cap.max_inline_data,
             empty_fragment_counts: limits.generation.empty_fragment_counts(),
-            connection_wqes: connection_wqes(owner.capabilities(), &response),
+            connection_wqes: connection_wqes(owner.capabilities().is_legacy(), limits.features, &response),
         })?,
         ReceiveQueue::new(ReceiveQueueParts {
             ring: receive_ring,
@@ -278,12 +278,14 @@ fn doorbell(context: &Context) -> Result<Doorbell> {
     Ok(unsafe { Doorbell::new(register) })
 }
 
-/// WQEs that the kernel places before the program's to set up the connection.
-fn connection_wqes(capabilities: &Capabilities, response: &CreateQpResponse) -> u32 {
-    let reports_arrival = capabilities.limits.features.contains(Features::RTS_EVENT);
-    match (capabilities.is_legacy(), response.lsmm != 0) {
+/// WQEs that the kernel places before the program's to set up the connection, which is never one of RoCE:
+/// a kernel whose answer is longer than this provider's takes it for an old one, and then speaks of some.
+fn connection_wqes(is_legacy: bool, features: Features, response: &CreateQpResponse) -> u32 {
+    let is_roce =
+        QueuePairCapabilities::from_bits_retain(response.qp_caps).contains(QueuePairCapabilities::ROCE);
+    match (is_legacy, response.lsmm != 0 && !is_roce) {
         (true, _) => 1,
-        (false, true) if reports_arrival => 3,
+        (false, true) if features.contains(Features::RTS_EVENT) => 3,
         (false, true) => 1,
         (false, false) => 0,
     }
@@ -372,4 +374,25 @@ unsafe extern "C" fn create_qp_ex(
 pub fn install(operations: &mut verbs_context_ops) {
     operations.create_qp = Some(create_qp);
     operations.create_qp_ex = Some(create_qp_ex);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_connects_where_there_is_iwarp() {
+        let (iwarp, roce) = (QueuePairCapabilities::PUSH, QueuePairCapabilities::ROCE);
+        let wqes = |features, lsmm, capabilities: QueuePairCapabilities| {
+            let response =
+                CreateQpResponse { lsmm, qp_caps: capabilities.bits(), ..CreateQpResponse::default() };
+            [true, false].map(|is_legacy| connection_wqes(is_legacy, features, &response))
+        };
+        assert_eq!(wqes(Features::RTS_EVENT, 1, iwarp), [1, 3]);
+        assert_eq!(wqes(Features::empty(), 1, iwarp), [1, 1]);
+        assert_eq!(wqes(Features::RTS_EVENT, 0, iwarp), [1, 0]);
+        for lsmm in [0, 1] {
+            assert_eq!(wqes(Features::RTS_EVENT, lsmm, roce), [1, 0], "lsmm {lsmm}");
+        }
+    }
 }
