@@ -294,16 +294,17 @@ unsafe fn place_simply<G: Generation>(
     }
 }
 
-/// Has a context post to queue pairs with push pages as well. Those are of GEN2.
+/// Has a context post to queue pairs with push pages as well. GEN1 has none.
 ///
 /// # Safety
 /// `context` is open.
 pub unsafe fn install_pushing(context: *mut ibv_context, generation: HardwareGeneration) {
-    if generation != HardwareGeneration::Gen2 {
-        return;
-    }
-    let post_send = Some(post_send::<WithPush<Gen2>> as _);
-    let operations = verbs_context_ops { post_send, ..verbs_context_ops::default() };
+    let post_send = match generation {
+        HardwareGeneration::Gen1 => return,
+        HardwareGeneration::Gen2 => post_send::<WithPush<Gen2>>,
+        HardwareGeneration::Gen3 => post_send::<WithPush<Gen3>>,
+    };
+    let operations = verbs_context_ops { post_send: Some(post_send), ..verbs_context_ops::default() };
     // SAFETY: irdma's contexts are all inside a verbs_context. The others keep what they have, and
     // who posts meanwhile finds the old or the new function, which both serve every queue pair.
     unsafe { verbs_set_ops(context.byte_sub(offset_of!(verbs_context, context)).cast(), &operations) };

@@ -63,15 +63,14 @@ impl Wish {
     }
 
     /// The state with which a queue pair of these capabilities may be given a push page: on
-    /// iWARP the first, as the kernel makes the connection. GEN1 has none, and of GEN3 it is not sure
-    /// what its push doorbell is like.
+    /// iWARP the first, as the kernel makes the connection.
     pub fn due_with(
         self,
         generation: HardwareGeneration,
         capabilities: QueuePairCapabilities,
     ) -> Option<ibv_qp_state> {
         let is_possible =
-            generation == HardwareGeneration::Gen2 && capabilities.contains(QueuePairCapabilities::PUSH);
+            generation != HardwareGeneration::Gen1 && capabilities.contains(QueuePairCapabilities::PUSH);
         let state =
             if capabilities.contains(QueuePairCapabilities::ROCE) { IBV_QPS_RTS } else { IBV_QPS_INIT };
         (self != Wish::Off && is_possible).then_some(state)
@@ -214,7 +213,7 @@ mod tests {
         for wish in [Wish::Auto, Wish::On] {
             assert_eq!(wish.due_with(HardwareGeneration::Gen2, roce), Some(IBV_QPS_RTS));
             assert_eq!(wish.due_with(HardwareGeneration::Gen2, iwarp), Some(IBV_QPS_INIT));
-            assert_eq!(wish.due_with(HardwareGeneration::Gen3, roce), None);
+            assert_eq!(wish.due_with(HardwareGeneration::Gen3, roce), Some(IBV_QPS_RTS));
             assert_eq!(wish.due_with(HardwareGeneration::Gen1, iwarp), None);
             assert_eq!(wish.due_with(HardwareGeneration::Gen2, none), None);
         }

@@ -351,14 +351,16 @@ pub fn install(qp: &mut ibv_qp_ex, generation: HardwareGeneration, service: Serv
     }
 }
 
-/// Has a queue pair that was created with those builders push what they build. Pushes are of GEN2.
+/// Has a queue pair that was created with those builders push what they build. GEN1 has no pushes.
 pub fn install_pushing(pair: &QueuePair, generation: HardwareGeneration, flags: u64) {
     // SAFETY: the functions are written by nobody else once the queue pair is created, and who
     // reads one meanwhile finds the old or the new one, which both go on with any batch.
     let qp = unsafe { &mut (*pair.head.get()).qp_ex };
     let service = pair.queues.service();
-    if generation == HardwareGeneration::Gen2 {
-        fill::<WithPush<Gen2>>(qp, service, flags);
+    match generation {
+        HardwareGeneration::Gen1 => {}
+        HardwareGeneration::Gen2 => fill::<WithPush<Gen2>>(qp, service, flags),
+        HardwareGeneration::Gen3 => fill::<WithPush<Gen3>>(qp, service, flags),
     }
 }
 

@@ -25,7 +25,8 @@ type Key = (u8, String);
 /// Figures of rows, in the order of the table.
 pub struct Accepted(Vec<(Key, f64)>);
 
-/// What is held: the rows of the sets that are left out take long.
+/// What is held: the rows about push pages cost the same on both generations that have them, and those of the
+/// sets that are left out take long.
 const HELD: [(u8, Set); 4] = [(1, Set::Usual), (2, Set::Usual), (2, Set::Pushing), (3, Set::Usual)];
 
 impl Accepted {

@@ -57,9 +57,9 @@ pub enum Set {
 }
 
 impl Set {
-    /// Those that there are for a generation; push pages are of the second.
+    /// Those that there are for a generation; the first one has no push pages.
     pub fn of_generation(generation: u8) -> &'static [Set] {
-        if generation == 2 { &[Set::Usual, Set::Pushing, Set::Large] } else { &[Set::Usual, Set::Large] }
+        if generation == 1 { &[Set::Usual, Set::Large] } else { &[Set::Usual, Set::Pushing, Set::Large] }
     }
 
     fn name(self) -> &'static str {

@@ -37,8 +37,7 @@ const DEVICES: &[Device] = &[
     (&["--push", "4"], Provider::C, 2, &["RTS_AE", "CQ_RESIZE"], true, &[]),
     (&["--push", "4", "--transport", "iwarp"], Provider::Ours, 2, &["RTS_AE", "CQ_RESIZE"], true, &[]),
     (&["--gen", "3", "--without", "srq"], Provider::Ours, 3, &GEN3_WITHOUT_SRQ, false, &[]),
-    // Of which none is taken.
-    (&["--gen", "3", "--push", "4"], Provider::Ours, 3, GEN3_FEATURES, false, &[]),
+    (&["--gen", "3", "--push", "4"], Provider::Ours, 3, GEN3_FEATURES, true, &[]),
     // The C provider of rdma-core 44 does not know it.
     (&["--gen", "3"], Provider::C, 3, GEN3_FEATURES, false, &["open"]),
 ];

@@ -48,7 +48,7 @@ pub fn check(session: &mut Session) {
         ("GEN3", &["--gen", "3"]),
         // Enough for all programs at once.
         ("GEN2 with push pages", &["--push", "1024"]),
-        ("GEN3 with push pages, which are not taken", &["--gen", "3", "--push", "1024"]),
+        ("GEN3 with push pages", &["--gen", "3", "--push", "1024"]),
         ("GEN1", &["--gen", "1"]),
         ("GEN1 with the legacy kernel", &["--gen", "1", "--legacy"]),
         ("GEN1 with the oldest kernel", &["--gen", "1", "--legacy=4"]),
