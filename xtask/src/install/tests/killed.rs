@@ -8,10 +8,8 @@ use super::*;
 /// Tells the process that it is the one to be killed: what it does, where, and after how many steps.
 const ORDER: &str = "IRDMA_INSTALL_ORDER";
 
-#[test]
-#[ignore = "is the process that the next test kills"]
-fn is_to_be_killed() {
-    let Ok(order) = std::env::var(ORDER) else { return };
+/// What the process does that is to be killed.
+fn carry_out(order: &str) {
     let mut words = order.splitn(3, ' ');
     let mut word = || words.next().unwrap();
     let (what, steps, root) = (word(), word().parse().unwrap(), Path::new(word()));
@@ -25,7 +23,10 @@ fn is_to_be_killed() {
 /// Says whether it was killed, or else has succeeded.
 fn kill_after(steps: usize, what: &str, root: &Root) -> bool {
     let mut process = Command::new(std::env::current_exe().unwrap());
-    process.args(["--ignored", "--exact", "install::tests::killed::is_to_be_killed"]);
+    process.args([
+        "--exact",
+        "install::tests::killed::a_killed_process_leaves_what_a_second_one_repairs_or_undoes",
+    ]);
     process.env(ORDER, format!("{what} {steps} {}", root.folder.display()));
     let output = process.output().unwrap();
     let was_killed = output.status.signal() == Some(9);
@@ -59,6 +60,10 @@ fn kill_everywhere(what: &str, has: Has) -> usize {
 
 #[test]
 fn a_killed_process_leaves_what_a_second_one_repairs_or_undoes() {
+    // The process to be killed is this test once more.
+    if let Ok(order) = std::env::var(ORDER) {
+        return carry_out(&order);
+    }
     for has in [SYSTEMS[0], SYSTEMS[1], SYSTEMS[2], SYSTEMS[4]] {
         let points = (kill_everywhere("install", has), kill_everywhere("uninstall", has));
         assert!(points.0 >= 15 && points.1 >= 6, "only {points:?} points");
