@@ -14,10 +14,9 @@ use rdma_core_sys::bindings::{
 
 use crate::boundary;
 use crate::capabilities::Capabilities;
-use crate::command;
 use crate::environment;
 use crate::errno::{Errno, Result};
-use crate::holdings::{Holdings, Lazy, QueuePairs};
+use crate::holdings::{Holdings, Lazy, ProtectionDomain, QueuePairs};
 use crate::log::{self, Level};
 use crate::matching::DRIVER_ID;
 use crate::memory::DevicePage;
@@ -37,8 +36,6 @@ pub struct Context {
     holdings: Lazy<Holdings>,
     doorbell: DevicePage,
     capabilities: Capabilities,
-    /// The kernel's number of the protection domain of queues' memory.
-    queue_memory_pd: u32,
     closing: AtomicBool,
     single_threaded: bool,
     huge_pages: bool,
@@ -86,20 +83,20 @@ impl Context {
     fn holdings(&self) -> Result<&Holdings> {
         self.holdings.get_or_make(|| {
             process_barrier::register();
-            // SAFETY: only the address is taken.
-            let context = unsafe { &raw mut (*self.verbs.get()).context };
+            // SAFETY: the open context that this is.
+            let queue_memory_pd = unsafe { ProtectionDomain::new(&raw mut (*self.verbs.get()).context)? };
             Ok(Holdings {
                 push_pages: PushPages::default(),
                 objects: Objects::default(),
                 queue_pairs: QueuePairs::new(self.capabilities.queue_pairs)?,
-                queue_memory_pd: ibv_pd { context, handle: self.queue_memory_pd },
+                queue_memory_pd,
             })
         })
     }
 
     /// The protection domain of the memory of queues that have none of their own.
     pub fn queue_memory_pd(&self) -> Result<NonNull<ibv_pd>> {
-        self.holdings().map(|holdings| NonNull::from(&holdings.queue_memory_pd))
+        self.holdings().map(|holdings| holdings.queue_memory_pd.as_ibv())
     }
 
     /// The queue pairs that completions may be about.
@@ -204,9 +201,6 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
     // SAFETY: being opened.
     let Opened { capabilities, doorbell_key } = unsafe { negotiation::open(verbs)? };
     let doorbell = DevicePage::map(descriptor, doorbell_key)?;
-    let mut queue_memory_pd = ibv_pd::default();
-    // SAFETY: the kernel's context is open now.
-    unsafe { command::alloc_pd(ibv, &mut queue_memory_pd)? };
 
     let context = opening.0;
     let at = context.as_ptr();
@@ -216,7 +210,6 @@ unsafe fn open(device: *mut ibv_device, descriptor: c_int) -> Result<NonNull<Con
         (&raw mut (*at).holdings).write(Lazy::new());
         (&raw mut (*at).doorbell).write(doorbell);
         (&raw mut (*at).capabilities).write(capabilities);
-        (&raw mut (*at).queue_memory_pd).write(queue_memory_pd.handle);
         (&raw mut (*at).closing).write(AtomicBool::new(false));
         (&raw mut (*at).single_threaded).write(environment::is_on(environment::SINGLE_THREADED));
         (&raw mut (*at).huge_pages).write(environment::is_on(environment::HUGE_PAGES));

@@ -4,8 +4,10 @@
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use rdma_core_sys::bindings::ibv_pd;
+use rdma_core_sys::bindings::{ibv_cmd_dealloc_pd, ibv_context, ibv_pd};
 
+use crate::command;
+use crate::context::Context;
 use crate::cq::CompletionQueue;
 use crate::errno::Result;
 use crate::objects::Objects;
@@ -26,8 +28,46 @@ pub struct Holdings {
     /// The queue pairs that completions may be about.
     pub queue_pairs: QueuePairs,
     /// The protection domain of the memory of queues that have none of their own.
-    pub queue_memory_pd: ibv_pd,
+    pub queue_memory_pd: ProtectionDomain,
 }
+
+/// A protection domain of the provider's own. Freed on drop, unless the kernel has done so.
+pub struct ProtectionDomain(ibv_pd);
+
+impl ProtectionDomain {
+    /// Makes one.
+    ///
+    /// # Safety
+    /// `context` is open, and outlives it.
+    pub unsafe fn new(context: *mut ibv_context) -> Result<ProtectionDomain> {
+        let mut pd = ibv_pd::default();
+        // SAFETY: as the caller promises.
+        unsafe { command::alloc_pd(context, &mut pd)? };
+        pd.context = context;
+        Ok(ProtectionDomain(pd))
+    }
+
+    /// As libibverbs takes it.
+    pub fn as_ibv(&self) -> NonNull<ibv_pd> {
+        NonNull::from(&self.0)
+    }
+}
+
+impl Drop for ProtectionDomain {
+    fn drop(&mut self) {
+        // SAFETY: the context outlives it; made in `new`, and not freed since.
+        unsafe {
+            if !Context::of(self.0.context).is_closing() {
+                ibv_cmd_dealloc_pd(&mut self.0);
+            }
+        }
+    }
+}
+
+// SAFETY: the kernel's object belongs to the process.
+unsafe impl Send for ProtectionDomain {}
+// SAFETY: never changed.
+unsafe impl Sync for ProtectionDomain {}
 
 /// Something that is made when it is asked for first, and stays where it is.
 pub struct Lazy<T>(AtomicPtr<T>);

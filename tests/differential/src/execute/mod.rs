@@ -82,6 +82,12 @@ fn execute(device: *mut ibv_device, gids: &[ibv_gid], program: &[Step]) -> Resul
     // SAFETY: of the list, which is never freed.
     let context = unsafe { ibv_open_device(device) };
     ensure!(!context.is_null(), "the device does not open: errno {}", error::last());
+    // With an object of its own a context has whatever objects need; the C provider's has it as it is opened.
+    // SAFETY: the context is open, and the domain in no use.
+    unsafe {
+        let domain = ibv_alloc_pd(context);
+        ensure!(!domain.is_null() && ibv_dealloc_pd(domain) == 0, "no domain: errno {}", error::last());
+    }
     let page = doorbell_page(context)?;
     hook::observer(|observer| observer.set_doorbells(page));
     let mut objects = Objects::new(context, gids);

@@ -3,7 +3,7 @@
 use rdma_core_sys::bindings::IBV_QPS_RESET;
 
 use super::{Effect, Fault, INVALID, NOT_SUPPORTED, is_of_cq, only};
-use crate::compare::Difference;
+use crate::compare::{Difference, Event};
 use crate::execute::LEFT_OPEN;
 use crate::program::Step;
 
@@ -47,6 +47,19 @@ pub const FAULTS: &[Fault] = &[
             });
             let same = ours.is_ioctl("get_context") && theirs.eq(without.iter().copied());
             same.then_some(Effect::Values)
+        },
+    },
+    Fault {
+        name: "the context's own protection domain is made as it is opened, not with its first object",
+        matches: |difference, _| {
+            let (ours, c) = (&difference.ours, &difference.c);
+            // Of all objects of the context the first.
+            let makes_it =
+                |event: &Event<'_>| event.is_ioctl("alloc_pd") && event.number("out.handle") == Some(1);
+            if makes_it(c) && ours.is_ioctl("alloc_async_event") {
+                return Some(Effect::Extra);
+            }
+            (makes_it(ours) && c.is_ioctl("alloc_pd")).then_some(Effect::Missing)
         },
     },
     Fault {
