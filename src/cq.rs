@@ -194,7 +194,11 @@ unsafe fn resize(context: *mut ibv_context, cq: &CompletionQueue, entries: c_int
     // One resize at a time. Polling goes on meanwhile: the lock is not held while the
     // kernel is asked.
     let mut rings = cq.rings.lock().unwrap_or_else(PoisonError::into_inner);
+    let verbs = cq.verbs.get().cast::<ibv_cq>();
+    // SAFETY: the queue is alive.
+    let promise = || unsafe { (*verbs).cqe = entries as c_int };
     if size == rings.size {
+        promise();
         return Ok(());
     }
     // SAFETY: outlives the queue.
@@ -206,7 +210,6 @@ unsafe fn resize(context: *mut ibv_context, cq: &CompletionQueue, entries: c_int
         // SAFETY: under the lock.
         unsafe { cq.queue() }.prepare_resize().map_err(|_| Errno::NO_MEMORY)?;
     }
-    let verbs = cq.verbs.get().cast::<ibv_cq>();
     let request = ResizeCqRequest { user_cq_buffer: memory.buffer().address() };
     // SAFETY: the queue is alive, the memory registered.
     unsafe { command::resize_cq(verbs, size.slots as c_int, request)? };
@@ -224,8 +227,7 @@ unsafe fn resize(context: *mut ibv_context, cq: &CompletionQueue, entries: c_int
     rings.size = size;
     // Neither the device nor the queue looks at those any more.
     rings.old.drain(..finished);
-    // SAFETY: the queue is alive.
-    unsafe { (*verbs).cqe = entries as c_int };
+    promise();
     Ok(())
 }
 

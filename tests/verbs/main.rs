@@ -10,6 +10,7 @@ mod absent;
 mod answers;
 mod atomics;
 mod batches;
+mod brim;
 mod builders;
 mod concurrency;
 mod creation;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         removal::TESTS,
         keys::TESTS,
         resizing::TESTS,
+        brim::TESTS,
         extended::TESTS,
         states::TESTS,
         builders::TESTS,

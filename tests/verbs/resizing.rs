@@ -128,6 +128,15 @@ fn the_same_size_is_no_change() {
     assert_completions(&cq.wait(5), &source.expected(0..5));
 }
 
+fn a_queue_has_the_entries_that_were_asked_for_last() {
+    let (_pair, cq, _source) = queue(64);
+    // Some share a ring's size.
+    for entries in [1, 2, 3, 4, 5, 61, 62, 63, 64, 65, 64, 62, 4, 3] {
+        assert_eq!(cq.resize(entries), Ok(()));
+        assert_eq!(cq.entries(), entries);
+    }
+}
+
 fn impossible_sizes_change_nothing() {
     let (_pair, cq, source) = queue(64);
     source.complete(0..5);
@@ -214,6 +223,7 @@ pub const TESTS: &[Test] = &[
     test!(resizing_between_polls_never_loses_one),
     test!(resizing_under_traffic_never_loses_one),
     test!(the_same_size_is_no_change),
+    test!(a_queue_has_the_entries_that_were_asked_for_last),
     test!(impossible_sizes_change_nothing).fails_on_c("no lower limit is checked"),
     test!(a_resize_that_the_kernel_refuses_changes_nothing).alone(),
     test!(completions_of_a_destroyed_queue_pair_go_from_every_ring)

@@ -115,6 +115,18 @@ pub const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "a completion queue whose ring has the size already keeps the number of entries that it had, though \
+               another was asked for",
+        matches: |difference, _| {
+            let Step::ResizeCq { entries, .. } = *difference.step()? else { return None };
+            let said = |event: &Event<'_>| (event.kind == "cq").then(|| event.number("cqe"))?;
+            let kept = difference.generation == 3
+                && said(&difference.ours) == Some(i64::from(entries))
+                && said(&difference.c)? != i64::from(entries);
+            kept.then_some(Effect::Values)
+        },
+    },
+    Fault {
         name: "the device is told of the end of a page of completions though more have come",
         matches: |difference, _| {
             let (ours, c) = (&difference.ours, &difference.c);
