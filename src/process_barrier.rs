@@ -21,19 +21,21 @@ fn membarrier(command: c_int) -> c_long {
 /// Whether the kernel issues them for this process.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: a variable of the GNU C library, of this type.
-unsafe extern "C" {
-    /// Not 0 if the process surely has one thread.
-    safe static __libc_single_threaded: c_char;
-}
-
 /// Asks the kernel for such barriers if that takes no time: while there is one thread. If there are more, the
 /// kernel waits for every processor to come by, for some milliseconds.
 pub fn register_early() {
-    // SAFETY: another thread that would write to it is what this asks about.
-    if unsafe { (&raw const __libc_single_threaded).read_volatile() } != 0 {
+    if has_one_thread() {
         register();
     }
+}
+
+/// Whether the process surely has one thread. The GNU C library says so from 2.32 on: it is asked for by name,
+/// since a plugin that needs it is not loaded by an older one.
+fn has_one_thread() -> bool {
+    // SAFETY: a C string.
+    let says = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    // SAFETY: a variable of this type, unless NULL. Another thread that would write to it is what this asks about.
+    !says.is_null() && unsafe { says.cast::<c_char>().read_volatile() } != 0
 }
 
 /// Asks the kernel for such barriers, before the first queue is made.

@@ -30,6 +30,7 @@ pub fn symbols(library: &Path, layout: &Layout) -> Result<()> {
             let public = version.starts_with("IBVERBS_1.") || version == private;
             ensure!(public, "{symbol} is neither of libibverbs' public interface nor of {private}");
         }
+        ensure!(is_in_old_libraries(version), "{symbol} is not in older GNU C libraries");
         registers |= name == format!("verbs_register_driver_{}", layout.pabi);
     }
     ensure!(registers, "the plugin does not import verbs_register_driver_{}", layout.pabi);
@@ -40,6 +41,14 @@ pub fn symbols(library: &Path, layout: &Layout) -> Result<()> {
         ensure!(allowed.iter().any(|name| line.contains(name)), "the plugin needs a further library: {line}");
     }
     Ok(())
+}
+
+/// Whether the GNU C library of the oldest distributions with an rdma-core of ours, 2.28, has what newer ones have
+/// under that version. In 2.34 functions of other libraries of its moved into it, which have an older version
+/// where the plugin is built with an older library.
+fn is_in_old_libraries(version: &str) -> bool {
+    let release = version.strip_prefix("GLIBC_2.").and_then(|number| number.split('.').next()?.parse().ok());
+    release.is_none_or(|release: u32| release <= 28 || release == 34)
 }
 
 /// A program needs no library beside the C library's: it starts on any system.
