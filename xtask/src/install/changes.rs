@@ -241,6 +241,10 @@ const NEXT: &str = "copy.next";
 /// The driver file as it was.
 const SAVED: &str = "driver-file";
 
+/// A copy of the distribution's plugin, as it was last under its own name: dpkg may put another under its other name
+/// before an interrupted change goes on.
+const THEIRS: &str = "distribution";
+
 /// Keeps the distribution's plugin under its other name, where dpkg puts that of an upgrade. At no
 /// point the system is without a plugin.
 fn divert(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
@@ -249,11 +253,20 @@ fn divert(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
     let is_registered = diversion.is_registered()?;
     if is_there(&file) && !is_ours(site, &file)? {
         if is_there(&kept) && !is_same(&file, &kept)? {
-            ensure!(!is_registered, "{} was changed by somebody since it was installed", file.display());
-            // Left by an attempt before dpkg has replaced the file.
-            steps.remove(&kept)?;
+            if is_registered {
+                let is_replaced_next = is_theirs(site, &file)?;
+                ensure!(
+                    is_replaced_next,
+                    "{} was changed by somebody since it was installed",
+                    file.display()
+                );
+            } else {
+                // Left by an attempt before dpkg has replaced the file.
+                steps.remove(&kept)?;
+            }
         }
         if !is_there(&kept) {
+            keep_theirs(site, &file, steps)?;
             steps.link(&file, &kept)?;
         }
     }
@@ -328,6 +341,12 @@ fn undivert(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> {
         if is_there(&file) && is_same(&file, &kept)? {
             steps.remove(&kept)?;
         } else if !is_there(&file) || is_ours(site, &file)? {
+            keep_theirs(site, &kept, steps)?;
+            steps.rename(&kept, &file)?;
+        } else if !is_registered {
+            // As in `divert`.
+            steps.remove(&kept)?;
+        } else if is_theirs(site, &file)? {
             steps.rename(&kept, &file)?;
         } else {
             bail!(
@@ -409,7 +428,7 @@ fn remove_drafts(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> 
     if let Some(name) = &record.driver_file {
         steps.remove(&driver_draft(site, name))?;
     }
-    for name in [COPY, NEXT, SAVED, RECORD] {
+    for name in [COPY, NEXT, SAVED, THEIRS, RECORD] {
         steps.remove(&draft_beside(&Record::file(site, name)))?;
     }
     Ok(())
@@ -417,7 +436,7 @@ fn remove_drafts(site: &Site, record: &Record, steps: &mut Steps) -> Result<()> 
 
 /// Removes what the installation keeps for itself; the record last.
 fn remove_own(site: &Site, steps: &mut Steps) -> Result<()> {
-    for name in [COPY, NEXT, SAVED] {
+    for name in [COPY, NEXT, SAVED, THEIRS] {
         let file = Record::file(site, name);
         steps.remove(&draft_beside(&file))?;
         steps.remove(&file)?;
@@ -437,6 +456,18 @@ fn is_ours(site: &Site, file: &Path) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Notes which plugin of the distribution's has its own name.
+fn keep_theirs(site: &Site, file: &Path, steps: &mut Steps) -> Result<()> {
+    let copy = Record::file(site, THEIRS);
+    steps.replace(&copy, &draft_beside(&copy), &Content::of(file)?)
+}
+
+/// Whether a file is the distribution's plugin as it was then.
+fn is_theirs(site: &Site, file: &Path) -> Result<bool> {
+    let copy = Record::file(site, THEIRS);
+    Ok(is_there(&copy) && is_equal(file, &copy)?)
 }
 
 /// Whether two files have the same bytes.

@@ -5,6 +5,7 @@ mod faults;
 mod killed;
 mod links;
 mod staged;
+mod upgraded;
 
 use std::collections::BTreeMap;
 use std::fs;
