@@ -94,6 +94,11 @@ impl Context {
         })
     }
 
+    /// Whether it has had an object, and with it all that objects need.
+    pub fn has_had_objects(&self) -> bool {
+        self.holdings.is_made()
+    }
+
     /// The protection domain of the memory of queues that have none of their own.
     pub fn queue_memory_pd(&self) -> Result<NonNull<ibv_pd>> {
         self.holdings().map(|holdings| holdings.queue_memory_pd.as_ibv())

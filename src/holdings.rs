@@ -89,6 +89,11 @@ impl<T> Lazy<T> {
         unsafe { self.0.get_mut().as_mut() }
     }
 
+    /// Whether it was made.
+    pub fn is_made(&self) -> bool {
+        !self.0.load(Ordering::Relaxed).is_null()
+    }
+
     /// It. Threads that ask for the first time together may each make one, of which one stays.
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         // Acquire: sees what whoever made it wrote.

@@ -37,7 +37,12 @@ unsafe extern "C" fn query_device_ex(
             // Refused by the call above if it were smaller; what is behind it may not be there.
             let device = &mut (*attributes).orig_attr;
             write_firmware_version(&mut device.fw_ver, response.base.fw_ver);
-            cut_to_what_can_be_created(device, Context::of(context).limits());
+            let context = Context::of(context);
+            cut_to_what_can_be_created(device, context.limits());
+            if !context.has_had_objects() {
+                // The kernel says how many are left, and one is for the provider, with the first object.
+                device.max_pd = (device.max_pd - 1).max(0);
+            }
             Ok(())
         })
     }

@@ -18,6 +18,9 @@ use crate::srq::SharedReceiveQueue;
 /// Longest piece of a list on the devices that limit it.
 const LONGEST_PIECE: u32 = 0x7FFF_FFFF;
 
+/// More elements than a list can have on any device.
+const MOST_PIECES: c_int = 16;
+
 /// A line's text about a reason, which takes the value asked for and the limit.
 macro_rules! text {
     ($text:literal) => {
@@ -169,8 +172,17 @@ unsafe fn why_send(qp: &QueuePair, work: &ibv_send_wr) -> Reason {
                     let text = text!("an atomic's remote address is a multiple of 8, not 0x%llx");
                     return Reason::new(text, work.wr.atomic.remote_addr, 8u8);
                 }
-                let text = text!("an atomic takes one piece of 8 bytes; num_sge %lld, limit %llu");
-                Reason::new(text, count, 1u8)
+                if count != 1 {
+                    let text = text!("an atomic takes one piece of 8 bytes; num_sge %lld, limit %llu");
+                    return Reason::new(text, count, 1u8);
+                }
+                match list.as_ref() {
+                    None => why_list(list, count, 1),
+                    Some(piece) => {
+                        let text = text!("an atomic's piece has %lld bytes, not %llu");
+                        Reason::new(text, piece.length, size_of::<u64>() as u8)
+                    }
+                }
             }
             _ if is_datagram && work.wr.ud.ah.is_null() => {
                 Reason::new(text!("the address handle is NULL"), 0, 0u8)
@@ -180,11 +192,12 @@ unsafe fn why_send(qp: &QueuePair, work: &ibv_send_wr) -> Reason {
             }
             _ if work.send_flags & IBV_SEND_INLINE != 0 => why_inline(qp, list, count),
             IBV_WR_SEND_WITH_IMM | IBV_WR_RDMA_WRITE_WITH_IMM => {
-                let text = text!("num_sge %lld and an immediate together exceed the device's limit of %llu");
-                if count as i64 == qp.created.max_send_sge.into() {
-                    return Reason::new(text, count, context.limits().max_fragments);
+                if !may_have(count, qp.created.max_send_sge) || !is_fit(list, count) {
+                    return why_list(list, count, qp.created.max_send_sge);
                 }
-                why_list(list, count, qp.created.max_send_sge)
+                // What is left, as without the immediate nothing is wrong.
+                let text = text!("num_sge %lld and an immediate together exceed the device's limit of %llu");
+                Reason::new(text, count, context.limits().max_fragments)
             }
             _ => why_list(list, count, qp.created.max_send_sge),
         }
@@ -255,13 +268,26 @@ unsafe fn why_list(list: *const ibv_sge, count: c_int, most: u32) -> Reason {
     }
 }
 
+/// Whether a message can consist of that list.
+///
+/// # Safety
+/// The list has `count` elements, unless it is NULL.
+unsafe fn is_fit(list: *const ibv_sge, count: c_int) -> bool {
+    // SAFETY: as the caller promises; it has elements if it has a total.
+    unsafe {
+        total(list, count).is_some_and(|bytes| bytes <= u32::MAX.into())
+            && (0..count.clamp(0, MOST_PIECES) as usize)
+                .all(|index| (*list.add(index)).length <= LONGEST_PIECE)
+    }
+}
+
 /// Bytes of a list; `None` if there is no list.
 ///
 /// # Safety
 /// The list has `count` elements, unless it is NULL.
 unsafe fn total(list: *const ibv_sge, count: c_int) -> Option<u64> {
     let mut bytes = 0;
-    for index in 0..count.clamp(0, 16) as usize {
+    for index in 0..count.clamp(0, MOST_PIECES) as usize {
         // SAFETY: as the caller promises.
         bytes += u64::from(unsafe { list.add(index).as_ref() }?.length);
     }

@@ -12,11 +12,12 @@ pub struct SendWork {
     list: List,
 }
 
-/// A scatter list: elements, or nothing but a pointer that must not be followed.
+/// A scatter list: elements, nothing but a pointer that must not be followed, or none though some are counted.
 enum List {
     /// The last one is zero and not counted: a provider that looks at the first of none finds nothing.
     Elements(Vec<ibv_sge>),
     Stale(*mut ibv_sge),
+    Missing(i32),
 }
 
 impl List {
@@ -30,6 +31,10 @@ impl List {
             List::Stale(stale) => {
                 *pointer = *stale;
                 *count = 0;
+            }
+            List::Missing(counted) => {
+                *pointer = std::ptr::null_mut();
+                *count = *counted;
             }
         }
     }
@@ -151,6 +156,12 @@ impl SendWork {
         self
     }
 
+    /// No list, though so many elements are counted.
+    pub fn missing_list(mut self, counted: i32) -> SendWork {
+        self.list = List::Missing(counted);
+        self
+    }
+
     /// More `IBV_SEND_*` flags.
     pub fn flags(mut self, flags: u32) -> SendWork {
         self.raw.send_flags |= flags;
@@ -174,7 +185,7 @@ impl SendWork {
     pub fn elements(&self) -> &[ibv_sge] {
         match &self.list {
             List::Elements(elements) => elements,
-            List::Stale(_) => &[],
+            List::Stale(_) | List::Missing(_) => &[],
         }
     }
 }

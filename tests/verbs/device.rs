@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 
-use irdma_tests::context::{Context, PORT};
+use irdma_tests::context::{Context, PORT, Pd};
 use irdma_tests::device::{Device, feature};
 use irdma_tests::runner::{Test, on_c_provider};
 use irdma_tests::sys::*;
@@ -68,6 +68,15 @@ fn limits_are_those_of_the_hardware() {
     let version = String::from_utf8(version).expect("a firmware version in ASCII");
     let (major, minor) = version.split_once('.').expect("major.minor");
     assert!(major.parse::<u16>().is_ok() && minor.parse::<u16>().is_ok(), "{version}");
+}
+
+fn a_protection_domain_takes_one_of_those_that_are_left() {
+    let context = Context::open();
+    let before = context.query_device().max_pd;
+    let pd = Pd::new(&context);
+    assert_eq!(context.query_device().max_pd, before - 1);
+    drop(pd);
+    assert_eq!(context.query_device().max_pd, before);
 }
 
 fn the_extended_query_says_the_same() {
@@ -142,6 +151,7 @@ pub const TESTS: &[Test] = &[
     test!(the_announced_provider_is_loaded),
     test!(the_device_is_found_and_named),
     test!(limits_are_those_of_the_hardware),
+    test!(a_protection_domain_takes_one_of_those_that_are_left),
     test!(the_extended_query_says_the_same),
     test!(the_port_is_ethernet_and_up),
     test!(the_partition_is_the_default_one),

@@ -128,6 +128,22 @@ fn refused_sends_say_why() {
         let long = ibv_sge { length: 1 << 31, ..mr.sge(0, 0) };
         post(["0x9", "2147483648 bytes", "2147483647"], SendWork::send(9).sge(long));
     }
+    if Device::present().generation > 1 && Device::present().roce {
+        // An immediate is not to blame for what is wrong without it.
+        let immediate = |wr_id| SendWork::send(wr_id).immediate(1);
+        let long = ibv_sge { length: 1 << 31, ..mr.sge(0, 0) };
+        post(["0xb", "2147483648 bytes", "2147483647"], immediate(11).sges([mr.sge(0, 0), long]));
+        post(["0xc", "num_sge 3", "limit 2"], immediate(12).sges((0..3).map(|_| mr.sge(0, 4))));
+        post(["0xd", "sg_list is NULL", "num_sge 2"], immediate(13).missing_list(2));
+    }
+    if Device::present().has(feature::ATOMIC_OPS) {
+        let atomic = |wr_id, address| SendWork::fetch_add(wr_id, address, mr.rkey(), 1);
+        let address = mr.address();
+        post(["0xe", "num_sge 2", "limit 1"], atomic(14, address).sges([mr.sge(0, 8), mr.sge(0, 8)]));
+        post(["0xf", "sg_list is NULL", "num_sge 1"], atomic(15, address).missing_list(1));
+        post(["0x10", "4 bytes", "not 8"], atomic(16, address).sge(mr.sge(0, 4)));
+        post(["0x11", "multiple of 8", "remote address"], atomic(17, address + 4).sge(mr.sge(0, 8)));
+    }
     pair.check_alive();
     let full: Vec<_> = (0..qp.caps.max_recv_sge as usize + 1).map(|_| mr.sge(0, 4)).collect();
     log.expect(&[&number, "post_recv", "0xa", "num_sge"], || {
