@@ -140,8 +140,10 @@ fn check_by_loading(system: &System, file: &Path) -> Result<()> {
     if !system.is_machine() {
         let has_programs =
             ["env", "true"].iter().all(|name| system.root().join("usr/bin").join(name).exists());
+        let missing =
+            if has_programs { "the rights of root" } else { "programs in its /usr/bin (env, true)" };
         if !has_programs || !rustix::process::geteuid().is_root() {
-            println!("not loaded for a check: that takes root, and programs in {}", system.root().display());
+            println!("not loaded for a check in {}: that takes {missing}", system.root().display());
             return Ok(());
         }
         command = Command::new("chroot");

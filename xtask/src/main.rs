@@ -34,7 +34,11 @@ use clap::{Parser, Subcommand};
 use crate::sim::Simulator;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The commands of the irdma provider's source tree")]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "The commands of the irdma provider's source tree"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Task,
