@@ -24,10 +24,11 @@ def counts():
 before = counts()
 assert not any(before.values()), before
 context = open_device()
-# The provider's own domain, and the memory of each queue: of a completion queue the ring and the shadow area,
-# of a queue pair one piece.
+# The provider's own domain: of ours with the first object.
+PD(context).close()
 own = counts()
 assert own == {"pd": 1, "cq": 0, "qp": 0, "mr": 0}, own
+# And the memory of each queue: of a completion queue the ring and the shadow area, of a queue pair one piece.
 pds = [PD(context) for _ in range(3)]
 cqs = [CQ(context, 16) for _ in range(5)]
 qps = [queue_pair(pds[0], cqs[0]) for _ in range(4)]
