@@ -4,6 +4,8 @@ mod dpkg;
 mod faults;
 mod killed;
 mod links;
+mod newer;
+mod refused;
 mod staged;
 mod upgraded;
 
@@ -312,103 +314,6 @@ fn undoing_that_was_killed_is_repaired_by_a_second_one() {
 }
 
 #[test]
-fn a_newer_plugin_takes_the_place_of_an_older_one() {
-    for has in SYSTEMS {
-        let root = Root::new("newer", has);
-        let before = root.look();
-        let mut points = 0;
-        loop {
-            root.install(&mut Steps::all()).unwrap();
-            let result = root.install_this(NEWER, &mut Steps::first(points));
-            if !is_killed(&result) {
-                result.unwrap();
-                break;
-            }
-            // Back to the older one, then undone.
-            root.install(&mut Steps::all()).unwrap();
-            assert!(is_killed(&root.install_this(NEWER, &mut Steps::first(points))));
-            root.uninstall(&mut Steps::all()).unwrap();
-            assert_eq!(root.look(), before, "{has:?}, killed at {points}");
-            points += 1;
-        }
-        root.uninstall(&mut Steps::all()).unwrap();
-        assert_eq!(root.look(), before, "{has:?}");
-    }
-}
-
-#[test]
-fn an_installation_of_a_version_with_other_files_is_renewed() {
-    for has in SYSTEMS {
-        let root = Root::new("files", has);
-        let before = root.look();
-        root.install(&mut Steps::all()).unwrap();
-        let whole = root.look_at_content();
-        root.uninstall(&mut Steps::all()).unwrap();
-        // As versions before the first that brought irdma-check.
-        let alone = Parcel { plugin: OURS, tools: &[] };
-        let install_alone =
-            || changes::install(&root.system(), &alone, &mut Steps::all(), |_| Ok(())).unwrap();
-        let mut points = 0;
-        loop {
-            install_alone();
-            assert!(!root.folder.join("usr/local/bin/irdma-check").exists());
-            let result = root.install(&mut Steps::first(points));
-            root.is_usable(has);
-            if !is_killed(&result) {
-                result.unwrap();
-                break;
-            }
-            root.install(&mut Steps::all()).unwrap();
-            assert_eq!(root.look_at_content(), whole, "{has:?}, killed at {points}");
-            root.uninstall(&mut Steps::all()).unwrap();
-            assert_eq!(root.look(), before, "{has:?}, killed at {points}");
-            points += 1;
-        }
-        assert_eq!(root.look_at_content(), whole, "{has:?}");
-        // And back to such a version.
-        install_alone();
-        root.uninstall(&mut Steps::all()).unwrap();
-        assert_eq!(root.look(), before, "{has:?}");
-    }
-}
-
-#[test]
-fn an_upgrade_of_the_distributions_plugin_is_kept() {
-    let root = Root::new("upgrade", SYSTEMS[0]);
-    root.install(&mut Steps::all()).unwrap();
-    // As dpkg does it for a diverted file.
-    let kept = root.plugin().with_extension("so.distrib");
-    root.put(&kept, "the distribution's newer plugin");
-    root.install(&mut Steps::all()).unwrap();
-    assert_eq!(fs::read(root.folder.join(root.plugin())).unwrap(), OURS);
-    root.uninstall(&mut Steps::all()).unwrap();
-    let text = fs::read_to_string(root.folder.join(root.plugin())).unwrap();
-    assert_eq!(text, "the distribution's newer plugin");
-    assert!(!root.folder.join(kept).exists());
-}
-
-#[test]
-fn another_release_of_libibverbs_gets_the_installation_moved() {
-    for has in SYSTEMS {
-        let root = Root::new("moved", has);
-        let before = root.look();
-        root.install(&mut Steps::all()).unwrap();
-        root.put_library("1.15.59.0", 59);
-        root.install(&mut Steps::all()).unwrap();
-        let bytes = |name: &str| fs::read(root.folder.join(root.libraries()).join(name)).ok();
-        let folder = if has.dpkg { "libibverbs" } else { "irdma-provider" };
-        assert_eq!(bytes(&format!("{folder}/libirdma-rdmav59.so")).as_deref(), Some(OURS), "{has:?}");
-        let theirs = has.plugin.then_some(THEIRS.as_bytes());
-        assert_eq!(bytes("libibverbs/libirdma-rdmav34.so").as_deref(), theirs, "{has:?}");
-        root.uninstall(&mut Steps::all()).unwrap();
-        fs::remove_file(root.folder.join(root.libraries()).join("libibverbs.so.1.15.59.0")).unwrap();
-        let after = root.look();
-        let left: Vec<_> = before.keys().filter(|path| !after.contains_key(*path)).collect();
-        assert!(left.is_empty() && after.len() == before.len(), "{has:?}: {left:?}");
-    }
-}
-
-#[test]
 fn a_plugin_that_does_not_load_leaves_nothing() {
     for has in SYSTEMS {
         let root = Root::new("broken", has);
@@ -423,101 +328,6 @@ fn a_plugin_that_does_not_load_leaves_nothing() {
 
 /// A change to a system, and a word of the reason for which nothing is installed there then.
 type Obstacle = (fn(&Root), &'static str);
-
-#[test]
-fn what_is_in_the_way_is_refused_and_left_alone() {
-    let with_dpkg: &[Obstacle] = &[
-        (|root| root.put(Path::new("etc/libibverbs.d/other"), "driver /opt/libirdma\n"), "remove one"),
-        (|root| root.put(&root.plugin().with_extension("so.distrib"), "x"), "in the way"),
-        (|root| root.divert("somebody"), "by the package somebody"),
-        (|root| root.divert(":"), "by somebody"),
-        (|root| root.put(Path::new("etc/libibverbs.d/irdma.driver"), "# driver irdma\n"), "turned it off"),
-        (|root| root.put(Path::new("etc/libibverbs.d/irdma.driver"), "driver /x/irdma\n"), "by its path"),
-        (|root| root.put(&root.plugin(), "our plugin"), "already"),
-        (|root| root.put(Path::new("usr/local/bin/irdma-check"), "another's"), "by other means"),
-        (|root| root.put(Path::new("var/lib/dpkg/diversions"), "/a\n/b\n"), "dpkg-divert"),
-        (
-            |root| {
-                let plugin = root.folder.join(root.plugin());
-                fs::remove_file(&plugin).unwrap();
-                symlink("/dev/null", plugin).unwrap();
-            },
-            "not a plain file",
-        ),
-    ];
-    let without: &[Obstacle] = &[
-        (|root| root.put(Path::new("etc/libibverbs.d/other"), "driver /opt/libirdma\n"), "remove one"),
-        // As our package for rpm does.
-        (
-            |root| root.put(Path::new("etc/libibverbs.d/irdma.driver"), "driver irdma\ndriver /x/libirdma\n"),
-            "by its path",
-        ),
-    ];
-    let of =
-        |system, obstacles: &'static [Obstacle]| obstacles.iter().map(move |obstacle| (system, obstacle));
-    let all = of(SYSTEMS[0], with_dpkg).chain(of(SYSTEMS[2], without));
-    for (number, (system, (obstacle, word))) in all.enumerate() {
-        let root = Root::new(&format!("refused-{number}"), system);
-        obstacle(&root);
-        let before = root.look();
-        let reason = format!("{:#}", root.install(&mut Steps::all()).unwrap_err());
-        assert!(reason.contains(word), "{reason}");
-        assert_eq!(root.look(), before, "{reason}");
-        assert!(!root.uninstall(&mut Steps::all()).unwrap());
-        assert_eq!(root.look(), before, "{reason}");
-    }
-}
-
-impl Root {
-    /// A diversion of the plugin: `:` is dpkg's mark of an administrator's.
-    fn divert(&self, owner: &str) {
-        let plugin = self.plugin();
-        let text = format!("/{0}\n/{0}.elsewhere\n{owner}\n", plugin.display());
-        self.put(Path::new("var/lib/dpkg/diversions"), &text);
-    }
-}
-
-#[test]
-fn a_libibverbs_that_is_not_known_is_refused() {
-    let root = Root::new("release", SYSTEMS[0]);
-    let reason = |version, pabi| {
-        root.put_library(version, pabi);
-        format!("{:#}", System::find(&root.folder, None).unwrap_err())
-    };
-    assert!(reason("1.14.36.0", 34).contains("not supported"));
-    assert!(reason("1.14.99.0", 99).contains("not supported"));
-    assert!(reason("1.14.44.0", 57).contains("looks for plugins of layout 57"));
-    assert!(reason("1.14", 34).contains("does not name its version"));
-    fs::remove_file(root.folder.join(root.libraries()).join("libibverbs.so.1")).unwrap();
-    let missing = format!("{:#}", System::find(&root.folder, None).unwrap_err());
-    assert!(missing.contains("no libibverbs.so.1"), "{missing}");
-}
-
-#[test]
-fn what_somebody_changed_since_is_not_lost() {
-    // Of the driver file, their lines stay and ours goes.
-    let root = Root::new("edited", SYSTEMS[2]);
-    root.install(&mut Steps::all()).unwrap();
-    let file = root.folder.join("etc/libibverbs.d/irdma.driver");
-    let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, format!("# theirs\n{text}")).unwrap();
-    root.uninstall(&mut Steps::all()).unwrap();
-    assert_eq!(fs::read_to_string(&file).unwrap(), "# theirs\n# comment\ndriver irdma\n");
-
-    // A plugin of a third kind is left, and so is the distribution's.
-    let root = Root::new("third", SYSTEMS[0]);
-    root.install(&mut Steps::all()).unwrap();
-    root.put(&root.plugin(), "a third plugin");
-    let before = root.look_at_content();
-    for reason in
-        [root.install(&mut Steps::all()).unwrap_err(), root.uninstall(&mut Steps::all()).unwrap_err()]
-    {
-        assert!(format!("{reason:#}").contains("changed by somebody"), "{reason:#}");
-    }
-    let kept = root.plugin().with_extension("so.distrib");
-    assert_eq!(root.look_at_content().get(&root.plugin()), before.get(&root.plugin()));
-    assert_eq!(root.look_at_content().get(&kept), before.get(&kept));
-}
 
 #[test]
 fn without_dpkg_uninstalling_needs_no_libibverbs_either() {
